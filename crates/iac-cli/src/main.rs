@@ -1,0 +1,2 @@
+//! The `iac` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Record codecs of IatroCache (.iac) files

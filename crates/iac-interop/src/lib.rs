@@ -1,0 +1,1 @@
+//! Tests of this workspace against the reference packages and public files

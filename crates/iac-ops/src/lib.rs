@@ -1,0 +1,1 @@
+//! Operations on IatroCache (.iac) files: packing, extracting, verifying, salvaging, selecting

@@ -1,0 +1,1 @@
+//! Reads IatroCache (.iac) files: mapped, positional or in memory
