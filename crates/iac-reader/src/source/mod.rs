@@ -1,0 +1,160 @@
+//! Where the bytes of a pack come from. Nothing above this module knows which source it has.
+
+mod mapped;
+mod memory;
+mod positional;
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+
+pub use mapped::MappedFile;
+pub use memory::Memory;
+pub use positional::PositionalFile;
+
+/// How the operating system should expect a pack to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Advice {
+    /// No special pattern.
+    Normal,
+    /// Rows in no order: reading ahead is of no use.
+    Random,
+    /// Rows one after the other: read far ahead.
+    Sequential,
+}
+
+/// The bytes of one pack, readable from any thread.
+///
+/// A source either only copies, or also has all its bytes in memory ([`ByteSource::memory`]); of
+/// the latter, the ones whose memory can vanish (a mapped file that another process cuts) say so
+/// through [`ByteSource::check_size`] and [`ByteSource::check_lost`], which the reader calls
+/// around everything that it copies.
+pub trait ByteSource: Send + Sync + fmt::Debug {
+    /// Number of bytes when the source was opened.
+    fn size(&self) -> u64;
+
+    /// Fills `buffer` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// An error of kind [`io::ErrorKind::UnexpectedEof`] when the source ends before that, or
+    /// whatever the operating system reports.
+    fn read_into(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// All bytes of the source as memory, where it has them.
+    fn memory(&self) -> Option<&Bytes> {
+        None
+    }
+
+    /// Whether the first `needed` bytes are still there.
+    ///
+    /// # Errors
+    ///
+    /// An error of kind [`io::ErrorKind::UnexpectedEof`] when they are not.
+    fn check_size(&self, needed: u64) -> io::Result<()> {
+        let _ = needed;
+        Ok(())
+    }
+
+    /// Whether bytes were lost since the source was opened, which then read as zeros.
+    ///
+    /// # Errors
+    ///
+    /// An error of kind [`io::ErrorKind::UnexpectedEof`] when they were.
+    fn check_lost(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Tells the operating system how the source will be read.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system reports; the advice has no effect then.
+    fn advise(&self, advice: Advice) -> io::Result<()> {
+        let _ = advice;
+        Ok(())
+    }
+
+    /// Asks the operating system to load a span that will be read soon.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system reports; the span is then loaded when it is read.
+    fn will_need(&self, offset: u64, length: u64) -> io::Result<()> {
+        let _ = (offset, length);
+        Ok(())
+    }
+}
+
+/// Opens a regular file for reading; anything else would block or have no size.
+pub(crate) fn open_regular(path: &Path) -> io::Result<(File, u64)> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // A pipe without a writer would block the open itself.
+        options.custom_flags(libc::O_NONBLOCK);
+    }
+    let file = options.open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::Error::new(
+            io::ErrorKind::IsADirectory,
+            "is a directory",
+        ));
+    }
+    if !metadata.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "is not a regular file",
+        ));
+    }
+    Ok((file, metadata.len()))
+}
+
+/// The error for a file that has become shorter than it was.
+pub(crate) fn cut_error(found: u64, needed: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        format!("file was cut to {found} bytes while it was open ({needed} are needed)"),
+    )
+}
+
+/// Whether an open file still has its first `needed` bytes.
+fn check_file_size(file: &File, needed: u64) -> io::Result<()> {
+    #[cfg(unix)]
+    let found = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+    #[cfg(not(unix))]
+    let found = file.metadata()?.len();
+    if found < needed {
+        return Err(cut_error(found, needed));
+    }
+    Ok(())
+}
+
+/// Fills `buffer` from a file, wherever the file's cursor stands.
+pub(crate) fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+    }
+    #[cfg(windows)]
+    {
+        use std::os::windows::fs::FileExt;
+        let (mut buffer, mut offset) = (buffer, offset);
+        while !buffer.is_empty() {
+            let count = file.seek_read(buffer, offset)?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            buffer = buffer.get_mut(count..).unwrap_or_default();
+            offset = offset.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! One of the two tables of an open pack.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use iac_format::table::TableStream;
+use iac_format::{FormatError, TableKind};
+
+use crate::error::Result;
+use crate::pack::Content;
+
+/// A table of an open pack: its schema is known, its columns are decoded when asked for.
+///
+/// Decoded columns share the pack's memory where their buffers are aligned.
+#[derive(Debug)]
+pub struct Table {
+    content: Arc<Content>,
+    stream: TableStream,
+    batches: OnceLock<Vec<RecordBatch>>,
+}
+
+impl Table {
+    pub(crate) fn new(content: Arc<Content>, stream: TableStream) -> Self {
+        Self {
+            content,
+            stream,
+            batches: OnceLock::new(),
+        }
+    }
+
+    /// The Arrow schema with its metadata.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        self.stream.schema()
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        self.stream.num_rows()
+    }
+
+    /// Rows of each record batch.
+    #[must_use]
+    pub fn batch_rows(&self) -> &[u64] {
+        self.stream.batch_rows()
+    }
+
+    /// The checked stream that the table is decoded from.
+    #[must_use]
+    pub const fn stream(&self) -> &TableStream {
+        &self.stream
+    }
+
+    /// Every column, decoded on first use and kept.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Format`](crate::ReadError::Format) when a column's content is damaged.
+    pub fn batches(&self) -> Result<&[RecordBatch]> {
+        if let Some(batches) = self.batches.get() {
+            return Ok(batches);
+        }
+        let batches = self.content.guarded(|| {
+            self.stream
+                .decode()
+                .map_err(|source| self.content.format_error(source))
+        })?;
+        Ok(self.batches.get_or_init(|| batches))
+    }
+
+    /// The named columns only, in the order given. Nothing else of the table is decoded.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Format`](crate::ReadError::Format) when a column does not exist, is ambiguous, or is damaged.
+    pub fn columns(&self, names: &[&str]) -> Result<Vec<RecordBatch>> {
+        let wrap = |source| self.content.format_error(source);
+        let mut positions = Vec::with_capacity(names.len());
+        for name in names {
+            let position = self.stream.column_index(name).map_err(wrap)?;
+            positions.push(position.ok_or_else(|| wrap(self.no_column(name)))?);
+        }
+        // The decoder keeps the schema's order.
+        let mut sorted = positions.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let batches = self
+            .content
+            .guarded(|| self.stream.decode_columns(&sorted).map_err(wrap))?;
+        let order: Vec<usize> = positions
+            .iter()
+            .filter_map(|position| sorted.binary_search(position).ok())
+            .collect();
+        batches
+            .iter()
+            .map(|batch| {
+                batch.project(&order).map_err(|error| {
+                    wrap(FormatError::Table {
+                        table: self.stream.table(),
+                        reason: error.to_string(),
+                    })
+                })
+            })
+            .collect()
+    }
+
+    fn no_column(&self, name: &str) -> FormatError {
+        let known: Vec<&str> = self
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        FormatError::Argument {
+            reason: format!(
+                "{} has no column `{name}` (its columns are: {})",
+                self.stream.table(),
+                known.join(", ")
+            ),
+        }
+    }
+
+    /// Which of the two tables this is.
+    #[must_use]
+    pub fn kind(&self) -> TableKind {
+        self.stream.table()
+    }
+}
+
+/// Loads a table's bytes: shared with the source's memory, or copied within the allowed size.
+pub(crate) fn load_stream(
+    content: &Content,
+    kind: TableKind,
+    max_table_bytes: u64,
+) -> Result<TableStream> {
+    let layout = content.header.layout();
+    let segment = match kind {
+        TableKind::Slide => layout.slide_table,
+        TableKind::Index => layout.index_table,
+    };
+    let bytes = content.segment_bytes(segment, max_table_bytes)?;
+    if let Some(sums) = content.header.checksums()
+        && segment.length <= SUM_CHECKED_AT_ONCE
+    {
+        let (what, stored) = match kind {
+            TableKind::Slide => ("slide table", sums.slide_table),
+            TableKind::Index => ("index table", sums.index_table),
+        };
+        let computed = crc32fast::hash(&bytes);
+        if computed != stored {
+            return Err(content.format_error(FormatError::Checksum {
+                what,
+                stored,
+                computed,
+            }));
+        }
+    }
+    let stream = TableStream::parse(bytes, kind).map_err(|source| content.format_error(source))?;
+    let (field, stated) = match kind {
+        TableKind::Slide => ("num_slides", content.header.num_slides()),
+        TableKind::Index => ("num_records", content.header.num_records()),
+    };
+    let stated = stated.map_err(|source| content.format_error(source))?;
+    if stated != stream.num_rows() {
+        return Err(content.format_error(FormatError::HeaderField {
+            field: field.to_owned(),
+            reason: format!(
+                "found {stated}, but the {kind} has {} rows",
+                stream.num_rows()
+            ),
+        }));
+    }
+    Ok(stream)
+}
+
+/// Tables up to this size are compared with their checksum when they are loaded; larger ones only
+/// by `verify`, since the comparison would touch every page of them.
+const SUM_CHECKED_AT_ONCE: u64 = 1 << 20;
