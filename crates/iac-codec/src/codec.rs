@@ -104,11 +104,9 @@ pub trait ByteCodec: Send + Sync {
         let room = u64_len(out.len()).saturating_add(1);
         let bound = limits.with_max_decoded_bytes(limits.max_decoded_bytes.min(room));
         let record = match self.decode(payload, &bound) {
-            Err(CodecError::Limit {
-                what: _,
-                found,
-                allowed,
-            }) if allowed == room && room < limits.max_decoded_bytes => {
+            Err(CodecError::Limit { what: _, found, allowed })
+                if allowed == room && room < limits.max_decoded_bytes =>
+            {
                 return Err(output_size(self.name(), out.len(), found));
             }
             other => other?,
@@ -150,9 +148,7 @@ enum Inner {
 impl Codec {
     /// Wraps a byte codec.
     pub fn from_byte_codec(codec: impl ByteCodec + 'static) -> Self {
-        Self {
-            inner: Inner::Bytes(Arc::new(codec)),
-        }
+        Self { inner: Inner::Bytes(Arc::new(codec)) }
     }
 
     /// The codec `none`: payload and record are the same bytes.
@@ -289,11 +285,7 @@ pub(crate) fn copy_exactly(name: &str, record: &[u8], out: &mut [u8]) -> Result<
 }
 
 fn output_size(name: &str, expected: usize, found: u64) -> CodecError {
-    CodecError::OutputSize {
-        name: name.to_owned(),
-        expected: u64_len(expected),
-        found,
-    }
+    CodecError::OutputSize { name: name.to_owned(), expected: u64_len(expected), found }
 }
 
 #[cfg(test)]
@@ -340,13 +332,9 @@ mod tests {
         assert_shared::<Codec>();
         let codec = Codec::from_byte_codec(Repeat { obeys: true });
         let clone = codec.clone();
-        let payload = std::thread::spawn(move || clone.encode_bytes(b"xxx").unwrap())
-            .join()
-            .unwrap();
-        assert_eq!(
-            codec.decode_bytes(&payload, &Limits::default()).unwrap(),
-            b"xxx"
-        );
+        let payload =
+            std::thread::spawn(move || clone.encode_bytes(b"xxx").unwrap()).join().unwrap();
+        assert_eq!(codec.decode_bytes(&payload, &Limits::default()).unwrap(), b"xxx");
         assert_eq!(codec.kind(), CodecKind::Bytes);
         assert!(!codec.is_identity());
         assert!(format!("{codec:?}").contains("test.repeat"));
@@ -371,19 +359,12 @@ mod tests {
             codec.decode_bytes_into(&[9, 4], &mut out, &limits).unwrap();
             assert_eq!(out, [9; 4]);
             for count in [3, 5, 200] {
-                let error = codec
-                    .decode_bytes_into(&[9, count], &mut out, &limits)
-                    .unwrap_err();
-                assert!(
-                    matches!(&error, CodecError::OutputSize { expected: 4, .. }),
-                    "{error}"
-                );
+                let error = codec.decode_bytes_into(&[9, count], &mut out, &limits).unwrap_err();
+                assert!(matches!(&error, CodecError::OutputSize { expected: 4, .. }), "{error}");
                 assert_eq!(error.kind(), CodecErrorKind::Decode);
             }
             let tight = limits.with_max_decoded_bytes(3);
-            let error = codec
-                .decode_bytes_into(&[9, 4], &mut out, &tight)
-                .unwrap_err();
+            let error = codec.decode_bytes_into(&[9, 4], &mut out, &tight).unwrap_err();
             assert_eq!(error.kind(), CodecErrorKind::Limit);
         }
     }

@@ -184,20 +184,12 @@ impl CodecError {
 
     /// Says that a payload cannot be decoded; for implementers of codecs.
     pub fn decode(name: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::Decode {
-            name: name.into(),
-            reason: reason.into(),
-            source: None,
-        }
+        Self::Decode { name: name.into(), reason: reason.into(), source: None }
     }
 
     /// Says that a record cannot be encoded; for implementers of codecs.
     pub fn encode(name: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::Encode {
-            name: name.into(),
-            reason: reason.into(),
-            source: None,
-        }
+        Self::Encode { name: name.into(), reason: reason.into(), source: None }
     }
 
     /// Says what is wrong with a parameter; for implementers of codecs.
@@ -206,11 +198,7 @@ impl CodecError {
         parameter: impl Into<String>,
         reason: impl Into<String>,
     ) -> Self {
-        Self::Parameter {
-            name: name.into(),
-            parameter: parameter.into(),
-            reason: reason.into(),
-        }
+        Self::Parameter { name: name.into(), parameter: parameter.into(), reason: reason.into() }
     }
 }
 
@@ -244,10 +232,7 @@ mod tests {
             source: Some(Arc::new(std::io::Error::other("deep"))),
         };
         assert_eq!(error.source().unwrap().to_string(), "deep");
-        assert_eq!(
-            error.to_string(),
-            "codec `zstd`: cannot decode the record: frame cut"
-        );
+        assert_eq!(error.to_string(), "codec `zstd`: cannot decode the record: frame cut");
         assert!(CodecError::decode("zstd", "x").source().is_none());
     }
 }

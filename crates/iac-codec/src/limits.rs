@@ -31,11 +31,7 @@ impl Limits {
     /// No bounds at all, for input that is trusted.
     #[must_use]
     pub const fn unlimited() -> Self {
-        Self {
-            max_samples: u64::MAX,
-            max_decoded_bytes: u64::MAX,
-            max_native_memory: u64::MAX,
-        }
+        Self { max_samples: u64::MAX, max_decoded_bytes: u64::MAX, max_native_memory: u64::MAX }
     }
 
     /// The same limits with another bound on samples.
@@ -89,21 +85,13 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            max_samples: 1 << 28,
-            max_decoded_bytes: 1 << 30,
-            max_native_memory: 2 << 30,
-        }
+        Self { max_samples: 1 << 28, max_decoded_bytes: 1 << 30, max_native_memory: 2 << 30 }
     }
 }
 
 const fn check(what: &'static str, found: u64, allowed: u64) -> Result<()> {
     if found > allowed {
-        return Err(CodecError::Limit {
-            what,
-            found,
-            allowed,
-        });
+        return Err(CodecError::Limit { what, found, allowed });
     }
     Ok(())
 }
@@ -127,16 +115,8 @@ mod tests {
         limits.check_samples(7).unwrap();
         let error = limits.check_samples(8).unwrap_err();
         assert_eq!(error.kind(), CodecErrorKind::Limit);
-        assert_eq!(
-            error.to_string(),
-            "a record has 8 samples, but the limit is 7"
-        );
-        assert!(
-            limits
-                .with_max_native_memory(1)
-                .check_native_memory(2)
-                .is_err()
-        );
+        assert_eq!(error.to_string(), "a record has 8 samples, but the limit is 7");
+        assert!(limits.with_max_native_memory(1).check_native_memory(2).is_err());
     }
 
     #[test]

@@ -53,15 +53,10 @@ mod tests {
         for record in [&b""[..], b"a", &[0, 255, 128]] {
             let payload = codec.encode_bytes(record).unwrap();
             assert_eq!(payload, record);
-            assert_eq!(
-                codec.decode_bytes(&payload, &Limits::default()).unwrap(),
-                record
-            );
+            assert_eq!(codec.decode_bytes(&payload, &Limits::default()).unwrap(), record);
             let len = codec.decoded_len(&payload).unwrap().unwrap();
             let mut out = vec![1; usize::try_from(len).unwrap()];
-            codec
-                .decode_bytes_into(&payload, &mut out, &Limits::default())
-                .unwrap();
+            codec.decode_bytes_into(&payload, &mut out, &Limits::default()).unwrap();
             assert_eq!(out, record);
         }
     }
@@ -73,19 +68,11 @@ mod tests {
         assert!(codec.decode_bytes(b"ab", &limits).is_ok());
         assert!(matches!(
             codec.decode_bytes(b"abc", &limits),
-            Err(CodecError::Limit {
-                found: 3,
-                allowed: 2,
-                ..
-            })
+            Err(CodecError::Limit { found: 3, allowed: 2, .. })
         ));
         assert!(matches!(
             codec.decode_bytes_into(b"ab", &mut [0; 1], &limits),
-            Err(CodecError::OutputSize {
-                expected: 1,
-                found: 2,
-                ..
-            })
+            Err(CodecError::OutputSize { expected: 1, found: 2, .. })
         ));
     }
 }

@@ -35,17 +35,11 @@ const BUILTINS: [Builtin; 8] = [
 
 /// A codec without a backend; features are named after their codecs.
 const fn missing(name: &'static str) -> Builtin {
-    Builtin {
-        name,
-        feature: name,
-        make: None,
-    }
+    Builtin { name, feature: name, make: None }
 }
 
 fn builtin(name: &str) -> Option<&'static Builtin> {
-    const { &BUILTINS }
-        .iter()
-        .find(|builtin| builtin.name == name)
+    const { &BUILTINS }.iter().find(|builtin| builtin.name == name)
 }
 
 /// The names of the format's codecs that this build can encode or decode.
@@ -55,11 +49,7 @@ fn builtin(name: &str) -> Option<&'static Builtin> {
 /// ```
 #[must_use]
 pub fn compiled_codecs() -> Vec<&'static str> {
-    BUILTINS
-        .iter()
-        .filter(|builtin| builtin.make.is_some())
-        .map(|builtin| builtin.name)
-        .collect()
+    BUILTINS.iter().filter(|builtin| builtin.make.is_some()).map(|builtin| builtin.name).collect()
 }
 
 /// Makes codecs from their names: the format's own, and those that callers register.
@@ -168,9 +158,7 @@ impl Registry {
             .get(spec.name())
             .cloned();
         let Some(factory) = factory else {
-            return Err(CodecError::Unknown {
-                name: spec.name().to_owned(),
-            });
+            return Err(CodecError::Unknown { name: spec.name().to_owned() });
         };
         let codec = factory(spec.parameters()?)?;
         if codec.name() != spec.name() {
@@ -184,10 +172,7 @@ impl Registry {
 
     fn insert(&self, name: String, factory: Arc<Factory>, replace: bool) -> Result<()> {
         if name.is_empty() {
-            return Err(CodecError::Registration {
-                name,
-                reason: "the name is empty",
-            });
+            return Err(CodecError::Registration { name, reason: "the name is empty" });
         }
         if builtin(&name).is_some() {
             return Err(CodecError::Registration {
@@ -195,15 +180,9 @@ impl Registry {
                 reason: "the name belongs to the format",
             });
         }
-        let mut registered = self
-            .registered
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut registered = self.registered.write().unwrap_or_else(PoisonError::into_inner);
         if !replace && registered.contains_key(&name) {
-            return Err(CodecError::Registration {
-                name,
-                reason: "the name is taken",
-            });
+            return Err(CodecError::Registration { name, reason: "the name is taken" });
         }
         registered.insert(name, factory);
         Ok(())
@@ -212,10 +191,7 @@ impl Registry {
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let registered = self
-            .registered
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
         let mut names: Vec<&String> = registered.keys().collect();
         names.sort();
         f.debug_struct("Registry")
@@ -255,12 +231,7 @@ mod tests {
     }
 
     fn factory(name: &'static str) -> impl Fn(&Parameters) -> Result<Codec> + Send + Sync {
-        move |parameters| {
-            Ok(Codec::from_byte_codec(Named {
-                name,
-                parameters: parameters.clone(),
-            }))
-        }
+        move |parameters| Ok(Codec::from_byte_codec(Named { name, parameters: parameters.clone() }))
     }
 
     fn spec(name: &str) -> CodecSpec {
@@ -271,9 +242,7 @@ mod tests {
     fn none_is_made_whatever_its_parameters() {
         let mut parameters = Parameters::new();
         parameters.insert("level".into(), json!(3));
-        let codec = Registry::builtin()
-            .create(&CodecSpec::new("none", parameters))
-            .unwrap();
+        let codec = Registry::builtin().create(&CodecSpec::new("none", parameters)).unwrap();
         assert_eq!(codec.name(), "none");
         assert_eq!(codec.spec(), CodecSpec::none());
     }
@@ -346,14 +315,9 @@ mod tests {
         registry.register("mine", factory("mine")).unwrap();
         let old = registry.create(&spec("mine")).unwrap();
         let error = registry.register("mine", factory("mine")).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "cannot register a codec as `mine`: the name is taken"
-        );
+        assert_eq!(error.to_string(), "cannot register a codec as `mine`: the name is taken");
         registry
-            .register_replacing("mine", |_| {
-                Err(CodecError::parameter("mine", "p", "is odd"))
-            })
+            .register_replacing("mine", |_| Err(CodecError::parameter("mine", "p", "is odd")))
             .unwrap();
         let error = registry.create(&spec("mine")).unwrap_err();
         assert_eq!(error.kind(), CodecErrorKind::Usage);
@@ -364,9 +328,7 @@ mod tests {
     fn factory_that_makes_a_codec_of_another_name_is_refused() {
         let registry = Registry::builtin();
         registry.register("mine", factory("other")).unwrap();
-        registry
-            .register("sly", |_: &Parameters| Ok(Codec::none()))
-            .unwrap();
+        registry.register("sly", |_: &Parameters| Ok(Codec::none())).unwrap();
         for name in ["mine", "sly"] {
             let error = registry.create(&spec(name)).unwrap_err();
             assert!(matches!(&error, CodecError::WrongName { requested, .. } if requested == name));
@@ -376,9 +338,7 @@ mod tests {
     #[test]
     fn registries_do_not_share_and_a_factory_may_use_its_own() {
         let global = Registry::global();
-        global
-            .register("test.registry.inner", factory("test.registry.inner"))
-            .unwrap();
+        global.register("test.registry.inner", factory("test.registry.inner")).unwrap();
         global
             .register("test.registry.outer", |_: &Parameters| {
                 Registry::global().create(&spec("test.registry.inner"))?;
@@ -388,10 +348,6 @@ mod tests {
             .unwrap();
         global.create(&spec("test.registry.outer")).unwrap();
         global.create(&spec("test.registry.late")).unwrap();
-        assert!(
-            Registry::builtin()
-                .create(&spec("test.registry.inner"))
-                .is_err()
-        );
+        assert!(Registry::builtin().create(&spec("test.registry.inner")).is_err());
     }
 }

@@ -38,10 +38,7 @@ enum Params {
 impl CodecSpec {
     /// Names a codec with its parameters.
     pub fn new(name: impl Into<String>, parameters: Parameters) -> Self {
-        Self {
-            name: name.into(),
-            params: Params::Object(parameters),
-        }
+        Self { name: name.into(), params: Params::Object(parameters) }
     }
 
     /// The codec `none`, without parameters.
@@ -73,10 +70,7 @@ impl CodecSpec {
             Some(Value::Object(object)) => Params::Object(object.clone()),
             Some(other) => Params::Other(other.clone()),
         };
-        Ok(Self {
-            name: name.to_owned(),
-            params,
-        })
+        Ok(Self { name: name.to_owned(), params })
     }
 
     /// Takes the two members out of a whole header.
@@ -185,11 +179,9 @@ mod tests {
 
     #[test]
     fn codec_that_is_no_text_is_refused() {
-        for (value, found) in [
-            (json!(null), "null"),
-            (json!(1), "a number"),
-            (json!({}), "an object"),
-        ] {
+        for (value, found) in
+            [(json!(null), "null"), (json!(1), "a number"), (json!({}), "an object")]
+        {
             let error = CodecSpec::from_members(Some(&value), None).unwrap_err();
             assert_eq!(error.kind(), CodecErrorKind::Decode);
             assert_eq!(error.field(), Some("codec"));

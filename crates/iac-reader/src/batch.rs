@@ -12,10 +12,7 @@ pub struct ContiguousBatch {
 
 impl Default for ContiguousBatch {
     fn default() -> Self {
-        Self {
-            buffer: Vec::new(),
-            offsets: vec![0],
-        }
+        Self { buffer: Vec::new(), offsets: vec![0] }
     }
 }
 

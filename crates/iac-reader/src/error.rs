@@ -138,16 +138,12 @@ impl ReadError {
     pub fn reason(&self) -> String {
         match self {
             Self::Format { source, .. } => source.to_string(),
-            Self::Checksum {
-                stored, computed, ..
-            } => {
+            Self::Checksum { stored, computed, .. } => {
                 format!("checksum mismatch (stored {stored:#010x}, computed {computed:#010x})")
             }
             other => {
                 let message = other.to_string();
-                let rest = message
-                    .strip_prefix(other.path())
-                    .and_then(|m| m.strip_prefix(": "));
+                let rest = message.strip_prefix(other.path()).and_then(|m| m.strip_prefix(": "));
                 rest.map_or_else(|| message.clone(), str::to_owned)
             }
         }

@@ -60,9 +60,7 @@ pub(crate) struct Registration(&'static Slot);
 
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot")
-            .field("lost", &self.lost)
-            .finish_non_exhaustive()
+        f.debug_struct("Slot").field("lost", &self.lost).finish_non_exhaustive()
     }
 }
 
@@ -213,10 +211,7 @@ mod unix {
         // up the process's number of mappings.
         let faults = slot.faults.fetch_add(1, Ordering::AcqRel).min(24);
         let wanted = page.saturating_mul(1 << faults);
-        let left = end
-            .saturating_sub(first)
-            .checked_next_multiple_of(page)
-            .unwrap_or(page);
+        let left = end.saturating_sub(first).checked_next_multiple_of(page).unwrap_or(page);
         slot.lost.store(true, Ordering::Release);
         // SAFETY: the span lies inside a mapping of ours (rounded up to its last page), so nothing
         // else is replaced; the faulting thread holds the mapping, so it is not unmapped meanwhile.

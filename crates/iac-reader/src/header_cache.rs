@@ -20,11 +20,7 @@ pub struct CacheConfig {
 
 impl Default for CacheConfig {
     fn default() -> Self {
-        Self {
-            enabled: true,
-            max_entries: 4096,
-            max_bytes: 64 << 20,
-        }
+        Self { enabled: true, max_entries: 4096, max_bytes: 64 << 20 }
     }
 }
 
@@ -181,10 +177,7 @@ impl Cache {
             if !state.loading.contains(&id) {
                 break;
             }
-            state = self
-                .loaded
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.loaded.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let generation = state.generation;
         state.loading.insert(id.clone());
@@ -203,10 +196,7 @@ impl Cache {
 
 impl State {
     fn find(&mut self, path: &Path, key: FileKey) -> Option<Arc<str>> {
-        let entry = self
-            .entries
-            .get_mut(path)
-            .filter(|entry| entry.key == key)?;
+        let entry = self.entries.get_mut(path).filter(|entry| entry.key == key)?;
         self.clock = self.clock.saturating_add(1);
         if let Some(path) = self.by_use.remove(&entry.used) {
             self.by_use.insert(self.clock, path);
@@ -220,14 +210,7 @@ impl State {
         self.clock = self.clock.saturating_add(1);
         self.bytes = self.bytes.saturating_add(text.len());
         self.by_use.insert(self.clock, path.clone());
-        self.entries.insert(
-            path,
-            Entry {
-                key,
-                text,
-                used: self.clock,
-            },
-        );
+        self.entries.insert(path, Entry { key, text, used: self.clock });
         self.trim();
     }
 
@@ -272,13 +255,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn key(size: u64) -> FileKey {
-        FileKey {
-            device: 1,
-            inode: 2,
-            size,
-            modified: (3, 4),
-            changed: (5, 6),
-        }
+        FileKey { device: 1, inode: 2, size, modified: (3, 4), changed: (5, 6) }
     }
 
     fn load(text: &str) -> impl FnOnce() -> Result<Arc<str>, ()> {
@@ -292,11 +269,7 @@ mod tests {
 
     fn cache(max_entries: usize, max_bytes: usize) -> Cache {
         let cache = Cache::default();
-        cache.lock().config = CacheConfig {
-            enabled: true,
-            max_entries,
-            max_bytes,
-        };
+        cache.lock().config = CacheConfig { enabled: true, max_entries, max_bytes };
         cache
     }
 
@@ -304,23 +277,11 @@ mod tests {
     fn a_hit_needs_the_same_file_state() {
         let cache = cache(10, 100);
         let path = PathBuf::from("a");
-        assert_eq!(
-            &*cache.text_of(path.clone(), key(1), load("one")).unwrap(),
-            "one"
-        );
-        assert_eq!(
-            &*cache.text_of(path.clone(), key(1), no_load).unwrap(),
-            "one"
-        );
+        assert_eq!(&*cache.text_of(path.clone(), key(1), load("one")).unwrap(), "one");
+        assert_eq!(&*cache.text_of(path.clone(), key(1), no_load).unwrap(), "one");
         assert!(cache.text_of(path.clone(), key(2), no_load).is_err());
-        assert_eq!(
-            &*cache.text_of(path.clone(), key(2), load("two")).unwrap(),
-            "two"
-        );
-        assert!(
-            cache.text_of(path, key(1), no_load).is_err(),
-            "one entry for each path"
-        );
+        assert_eq!(&*cache.text_of(path.clone(), key(2), load("two")).unwrap(), "two");
+        assert!(cache.text_of(path, key(1), no_load).is_err(), "one entry for each path");
         assert_eq!(cache.lock().bytes, 3);
     }
 
@@ -328,14 +289,10 @@ mod tests {
     fn the_longest_unused_entry_goes_first() {
         let cache = cache(2, 100);
         for name in ["a", "b"] {
-            cache
-                .text_of(PathBuf::from(name), key(1), load(name))
-                .unwrap();
+            cache.text_of(PathBuf::from(name), key(1), load(name)).unwrap();
         }
         cache.text_of(PathBuf::from("a"), key(1), no_load).unwrap();
-        cache
-            .text_of(PathBuf::from("c"), key(1), load("c"))
-            .unwrap();
+        cache.text_of(PathBuf::from("c"), key(1), load("c")).unwrap();
         assert!(cache.text_of(PathBuf::from("a"), key(1), no_load).is_ok());
         assert!(cache.text_of(PathBuf::from("b"), key(1), no_load).is_err());
     }
@@ -343,12 +300,8 @@ mod tests {
     #[test]
     fn an_entry_larger_than_the_room_is_not_kept_and_pushes_nothing_out() {
         let cache = cache(10, 4);
-        cache
-            .text_of(PathBuf::from("a"), key(1), load("abc"))
-            .unwrap();
-        cache
-            .text_of(PathBuf::from("b"), key(1), load("abcde"))
-            .unwrap();
+        cache.text_of(PathBuf::from("a"), key(1), load("abc")).unwrap();
+        cache.text_of(PathBuf::from("b"), key(1), load("abcde")).unwrap();
         assert!(cache.text_of(PathBuf::from("a"), key(1), no_load).is_ok());
         assert!(cache.text_of(PathBuf::from("b"), key(1), no_load).is_err());
         assert_eq!(cache.lock().bytes, 3);

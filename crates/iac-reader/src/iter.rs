@@ -57,9 +57,7 @@ impl Payloads {
         match self.pack.read_rows(&rows) {
             Ok(records) => self.ready.extend(records.into_iter().map(Ok)),
             // One of them is bad: find out which, and keep the others.
-            Err(_) => self
-                .ready
-                .extend(rows.iter().map(|row| self.pack.read(*row))),
+            Err(_) => self.ready.extend(rows.iter().map(|row| self.pack.read(*row))),
         }
     }
 }

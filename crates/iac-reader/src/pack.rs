@@ -82,11 +82,7 @@ pub(crate) struct Content {
 #[derive(Debug)]
 pub(crate) enum RowAddresses {
     Variable(RecordIndex),
-    Fixed {
-        shape: FixedShape,
-        rows: u64,
-        sums: Option<RowSums>,
-    },
+    Fixed { shape: FixedShape, rows: u64, sums: Option<RowSums> },
     None,
 }
 
@@ -103,27 +99,18 @@ pub struct RecordSpan {
 
 impl Content {
     pub(crate) fn format_error(&self, source: FormatError) -> ReadError {
-        ReadError::Format {
-            path: Arc::clone(&self.path),
-            source,
-        }
+        ReadError::Format { path: Arc::clone(&self.path), source }
     }
 
     pub(crate) fn io_error(&self, action: &'static str, source: io::Error) -> ReadError {
-        ReadError::Io {
-            path: Arc::clone(&self.path),
-            action,
-            source,
-        }
+        ReadError::Io { path: Arc::clone(&self.path), action, source }
     }
 
     /// Runs a call that touches the source's memory: checks before that the file still has its
     /// size, and after that nothing was lost meanwhile. A loss explains every other error.
     pub(crate) fn guarded<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
         let wrap = |source| self.io_error("read", source);
-        self.source
-            .check_size(self.header.layout().end())
-            .map_err(wrap)?;
+        self.source.check_size(self.header.layout().end()).map_err(wrap)?;
         let result = call();
         self.source.check_lost().map_err(wrap)?;
         result
@@ -199,11 +186,7 @@ impl PackReader {
     ///
     /// [`ReadError::Format`] when the bytes are not an `.iac` file or the header is damaged.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self> {
-        Self::from_source(
-            Arc::new(Memory::new(bytes)),
-            "memory",
-            &ReadOptions::default(),
-        )
+        Self::from_source(Arc::new(Memory::new(bytes)), "memory", &ReadOptions::default())
     }
 
     /// Opens a pack from any source; `name` stands in messages where a path would.
@@ -220,10 +203,8 @@ impl PackReader {
         let size = source.size();
         let block = read_header_block(size, |offset, buffer| source.read_into(offset, buffer))
             .map_err(|source| io_error(&name, "read the header", source))?;
-        let header = Header::parse(&block, size).map_err(|source| ReadError::Format {
-            path: Arc::clone(&name),
-            source,
-        })?;
+        let header = Header::parse(&block, size)
+            .map_err(|source| ReadError::Format { path: Arc::clone(&name), source })?;
         Ok(Self::assemble(name, source, header, options))
     }
 
@@ -233,30 +214,20 @@ impl PackReader {
         header: Header,
         options: &ReadOptions,
     ) -> Self {
-        let content = Arc::new(Content {
-            path,
-            source,
-            header,
-        });
+        let content = Arc::new(Content { path, source, header });
         let inner = Inner {
             content,
             slides: OnceLock::new(),
             index: OnceLock::new(),
             rows: OnceLock::new(),
         };
-        Self {
-            inner: Arc::new(inner),
-            options: Arc::new(options.clone()),
-        }
+        Self { inner: Arc::new(inner), options: Arc::new(options.clone()) }
     }
 
     /// The same pack read with other options. What concerns the opening of files has no effect.
     #[must_use]
     pub fn with_options(&self, options: &ReadOptions) -> Self {
-        Self {
-            inner: Arc::clone(&self.inner),
-            options: Arc::new(options.clone()),
-        }
+        Self { inner: Arc::clone(&self.inner), options: Arc::new(options.clone()) }
     }
 
     /// The same pack with the comparison of checksums on owned reads switched on or off.
@@ -377,9 +348,7 @@ impl PackReader {
     pub fn span(&self, row: u64) -> Result<RecordSpan> {
         let content = &self.inner.content;
         content.guarded(|| {
-            self.row_addresses()?
-                .span(row)
-                .map_err(|source| content.format_error(source))
+            self.row_addresses()?.span(row).map_err(|source| content.format_error(source))
         })
     }
 
@@ -430,10 +399,7 @@ impl PackReader {
     /// [`ReadError::Io`] with what the operating system reports; the advice has no effect then.
     pub fn advise(&self, advice: Advice) -> Result<()> {
         let content = &self.inner.content;
-        content
-            .source
-            .advise(advice)
-            .map_err(|source| content.io_error("advise", source))
+        content.source.advise(advice).map_err(|source| content.io_error("advise", source))
     }
 
     /// Asks the operating system to load records that will be read soon.
@@ -511,32 +477,23 @@ fn open_header(
     size: u64,
     use_cache: bool,
 ) -> Result<Header> {
-    let key = if use_cache {
-        file.metadata().ok().as_ref().and_then(FileKey::of)
-    } else {
-        None
-    };
+    let key = if use_cache { file.metadata().ok().as_ref().and_then(FileKey::of) } else { None };
     let Some(key) = key.filter(|key| key.size == size) else {
         return load_header(name, file, size);
     };
     let text = header_cache::text_of(path, key, || {
         load_header(name, file, size).map(|header| header.shared_text())
     })?;
-    Header::from_text(text, size).map_err(|source| ReadError::Format {
-        path: Arc::clone(name),
-        source,
-    })
+    Header::from_text(text, size)
+        .map_err(|source| ReadError::Format { path: Arc::clone(name), source })
 }
 
 fn load_header(name: &Arc<str>, file: &File, size: u64) -> Result<Header> {
-    let block = read_header_block(size, |offset, buffer| {
-        crate::source::read_file(file, offset, buffer)
-    })
-    .map_err(|source| io_error(name, "read the header", source))?;
-    Header::parse(&block, size).map_err(|source| ReadError::Format {
-        path: Arc::clone(name),
-        source,
-    })
+    let block =
+        read_header_block(size, |offset, buffer| crate::source::read_file(file, offset, buffer))
+            .map_err(|source| io_error(name, "read the header", source))?;
+    Header::parse(&block, size)
+        .map_err(|source| ReadError::Format { path: Arc::clone(name), source })
 }
 
 /// Reads the part of the fixed header that holds something: most have a few hundred bytes.
@@ -556,9 +513,8 @@ fn read_header_block(
         .is_some_and(|word| u64::from(u32::from_le_bytes(*word)).saturating_add(16) > first);
     if needs_rest && whole > first {
         block.resize(usize::try_from(whole).unwrap_or(usize::MAX), 0);
-        let rest = block
-            .get_mut(usize::try_from(first).unwrap_or(usize::MAX)..)
-            .unwrap_or_default();
+        let rest =
+            block.get_mut(usize::try_from(first).unwrap_or(usize::MAX)..).unwrap_or_default();
         read(first, rest)?;
     }
     Ok(block)
@@ -569,9 +525,5 @@ fn display_name(path: &Path) -> Arc<str> {
 }
 
 fn io_error(path: &Arc<str>, action: &'static str, source: io::Error) -> ReadError {
-    ReadError::Io {
-        path: Arc::clone(path),
-        action,
-        source,
-    }
+    ReadError::Io { path: Arc::clone(path), action, source }
 }

@@ -15,9 +15,7 @@ pub(crate) struct PerProcess<T> {
 
 impl<T> PerProcess<T> {
     pub(crate) const fn new() -> Self {
-        Self {
-            slots: [const { OnceLock::new() }; GENERATIONS],
-        }
+        Self { slots: [const { OnceLock::new() }; GENERATIONS] }
     }
 
     /// This process's value, made on first use; `None` after more generations of children than
@@ -60,9 +58,7 @@ mod tests {
     #[test]
     fn a_value_of_another_process_is_passed_over() {
         let value = PerProcess::new();
-        value.slots[0]
-            .set((std::process::id().wrapping_add(1), 1))
-            .unwrap();
+        value.slots[0].set((std::process::id().wrapping_add(1), 1)).unwrap();
         assert_eq!(value.get(|| Some(2)), Some(&2));
         assert_eq!(value.slots[1].get(), Some(&(std::process::id(), 2)));
     }

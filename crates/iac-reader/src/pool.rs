@@ -29,9 +29,7 @@ impl Workers {
             None if rayon::current_thread_index().is_some() => rayon::current_num_threads(),
             None => own_pool().map_or(1, ThreadPool::current_num_threads),
         };
-        self.limit
-            .map_or(available, |limit| available.min(limit.get()))
-            .max(1)
+        self.limit.map_or(available, |limit| available.min(limit.get())).max(1)
     }
 
     /// Runs `work` on the calling thread; what it spawns runs in the pool.
@@ -49,10 +47,5 @@ impl Workers {
 
 /// This process's pool: threads do not survive a fork, so a child makes its own.
 fn own_pool() -> Option<&'static ThreadPool> {
-    POOL.get(|| {
-        ThreadPoolBuilder::new()
-            .thread_name(|n| format!("iac-reader-{n}"))
-            .build()
-            .ok()
-    })
+    POOL.get(|| ThreadPoolBuilder::new().thread_name(|n| format!("iac-reader-{n}")).build().ok())
 }

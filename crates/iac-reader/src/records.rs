@@ -65,9 +65,7 @@ impl PackReader {
             let mut records = vec![Bytes::new(); rows.len()];
             let parts = self.parts(total, pieces.len());
             if parts == 1 {
-                self.read_part(&pieces, total, |slot, record| {
-                    put(&mut records, slot, record)
-                })?;
+                self.read_part(&pieces, total, |slot, record| put(&mut records, slot, record))?;
                 return Ok(records);
             }
             let mut done = Vec::new();
@@ -142,10 +140,7 @@ impl PackReader {
             batch.offsets.push(end);
         }
         let missing = total.saturating_sub(batch.buffer.len());
-        batch
-            .buffer
-            .try_reserve(missing)
-            .map_err(|_| no_memory(content, total))?;
+        batch.buffer.try_reserve(missing).map_err(|_| no_memory(content, total))?;
         batch.buffer.resize(total, 0);
 
         let parts = self.parts(total, pieces.len());
@@ -164,9 +159,8 @@ impl PackReader {
                 let count = split_pieces(rest, left).0.len();
                 let (part, behind) = rest.split_at_mut(count);
                 rest = behind;
-                let bytes = part
-                    .iter()
-                    .fold(0_usize, |sum, piece| sum.saturating_add(piece.length));
+                let bytes =
+                    part.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.length));
                 let (target, behind) = buffer.split_at_mut(bytes.min(buffer.len()));
                 buffer = behind;
                 let Some(result) = slots.next() else { break };
@@ -255,9 +249,10 @@ impl PackReader {
 
     fn memory(&self) -> Result<&Bytes> {
         let content = &self.inner.content;
-        content.source.memory().ok_or_else(|| ReadError::NoViews {
-            path: Arc::clone(&content.path),
-        })
+        content
+            .source
+            .memory()
+            .ok_or_else(|| ReadError::NoViews { path: Arc::clone(&content.path) })
     }
 
     #[inline]
@@ -296,9 +291,7 @@ impl PackReader {
                 let start = self.data_start(*offset, *length)?;
                 let length =
                     usize::try_from(*length).map_err(|_| no_memory(content, usize::MAX))?;
-                total = total
-                    .checked_add(length)
-                    .ok_or_else(|| no_memory(content, usize::MAX))?;
+                total = total.checked_add(length).ok_or_else(|| no_memory(content, usize::MAX))?;
                 pieces.push((start, length));
             }
             let mut buffer = reserve(content, total)?;
@@ -320,13 +313,7 @@ impl PackReader {
         content.guarded(|| {
             let start = self.data_start(offset, length)?;
             let length = usize::try_from(length).map_err(|_| lost(content))?;
-            let piece = Piece {
-                start,
-                length,
-                row: 0,
-                crc32: None,
-                slot: 0,
-            };
+            let piece = Piece { start, length, row: 0, crc32: None, slot: 0 };
             self.view_of(self.memory()?, piece)
         })
     }
@@ -348,10 +335,8 @@ impl PackReader {
     #[inline]
     fn piece(&self, row: u64, slot: usize) -> Result<Piece> {
         let content = &self.inner.content;
-        let span = self
-            .row_addresses()?
-            .span(row)
-            .map_err(|source| content.format_error(source))?;
+        let span =
+            self.row_addresses()?.span(row).map_err(|source| content.format_error(source))?;
         Ok(Piece {
             // Cannot overflow: the span lies inside the data segment, and that inside the file.
             start: self.layout().data.offset.saturating_add(span.offset),
@@ -373,11 +358,7 @@ impl PackReader {
     /// Threads that a batch is worth.
     fn parts(&self, bytes: usize, records: usize) -> usize {
         let worth = (bytes / SPLIT_BYTES).saturating_add(1).min(records).max(1);
-        if worth == 1 {
-            1
-        } else {
-            worth.min(self.options.workers.count())
-        }
+        if worth == 1 { 1 } else { worth.min(self.options.workers.count()) }
     }
 
     /// Reads pieces, which are in the order of the file, into one allocation.
@@ -398,16 +379,13 @@ impl PackReader {
         } else {
             for run in runs(pieces) {
                 let start = buffer.len();
-                let length = run
-                    .iter()
-                    .fold(0_usize, |sum, p| sum.saturating_add(p.length));
+                let length = run.iter().fold(0_usize, |sum, p| sum.saturating_add(p.length));
                 let first = run.first().map_or(0, |piece| piece.start);
                 append(content, first, length, &mut buffer)?;
                 let mut rest = buffer.get(start..).unwrap_or_default();
                 for piece in run {
-                    let (record, behind) = rest
-                        .split_at_checked(piece.length)
-                        .ok_or_else(|| lost(content))?;
+                    let (record, behind) =
+                        rest.split_at_checked(piece.length).ok_or_else(|| lost(content))?;
                     self.check(piece, record)?;
                     rest = behind;
                 }
@@ -446,18 +424,13 @@ impl PackReader {
 /// Groups pieces that follow each other in the file, so that one read serves them.
 fn runs(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
     pieces.chunk_by(|a, b| {
-        u64::try_from(a.length)
-            .ok()
-            .and_then(|length| a.start.checked_add(length))
-            == Some(b.start)
+        u64::try_from(a.length).ok().and_then(|length| a.start.checked_add(length)) == Some(b.start)
     })
 }
 
 /// Cuts off the first of `left` parts with about the same number of bytes each.
 fn split_pieces(pieces: &[Piece], left: usize) -> (&[Piece], &[Piece]) {
-    let total = pieces
-        .iter()
-        .fold(0_usize, |sum, piece| sum.saturating_add(piece.length));
+    let total = pieces.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.length));
     if left <= 1 {
         return (pieces, &[]);
     }
@@ -489,9 +462,7 @@ fn total_length(content: &Content, pieces: &[Piece]) -> Result<usize> {
 
 fn reserve(content: &Content, bytes: usize) -> Result<Vec<u8>> {
     let mut buffer = Vec::new();
-    buffer
-        .try_reserve_exact(bytes)
-        .map_err(|_| no_memory(content, bytes))?;
+    buffer.try_reserve_exact(bytes).map_err(|_| no_memory(content, bytes))?;
     Ok(buffer)
 }
 
@@ -513,10 +484,7 @@ fn lost(content: &Content) -> ReadError {
 /// The bytes of a span in the source's memory.
 #[inline]
 fn in_memory(source: &dyn ByteSource, start: u64, length: usize) -> Option<&[u8]> {
-    source
-        .memory()?
-        .get(usize::try_from(start).ok()?..)?
-        .get(..length)
+    source.memory()?.get(usize::try_from(start).ok()?..)?.get(..length)
 }
 
 #[inline]
@@ -525,10 +493,7 @@ fn copy_into(content: &Content, start: u64, target: &mut [u8]) -> Result<()> {
         target.copy_from_slice(found);
         return Ok(());
     }
-    content
-        .source
-        .read_into(start, target)
-        .map_err(|source| content.io_error("read", source))
+    content.source.read_into(start, target).map_err(|source| content.io_error("read", source))
 }
 
 #[inline]
@@ -540,8 +505,5 @@ fn append(content: &Content, start: u64, length: usize, buffer: &mut Vec<u8>) ->
     let from = buffer.len();
     buffer.resize(from.saturating_add(length), 0);
     let target = buffer.get_mut(from..).unwrap_or_default();
-    content
-        .source
-        .read_into(start, target)
-        .map_err(|source| content.io_error("read", source))
+    content.source.read_into(start, target).map_err(|source| content.io_error("read", source))
 }

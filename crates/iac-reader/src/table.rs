@@ -22,11 +22,7 @@ pub struct Table {
 
 impl Table {
     pub(crate) fn new(content: Arc<Content>, stream: TableStream) -> Self {
-        Self {
-            content,
-            stream,
-            batches: OnceLock::new(),
-        }
+        Self { content, stream, batches: OnceLock::new() }
     }
 
     /// The Arrow schema with its metadata.
@@ -62,11 +58,9 @@ impl Table {
         if let Some(batches) = self.batches.get() {
             return Ok(batches);
         }
-        let batches = self.content.guarded(|| {
-            self.stream
-                .decode()
-                .map_err(|source| self.content.format_error(source))
-        })?;
+        let batches = self
+            .content
+            .guarded(|| self.stream.decode().map_err(|source| self.content.format_error(source)))?;
         Ok(self.batches.get_or_init(|| batches))
     }
 
@@ -86,13 +80,9 @@ impl Table {
         let mut sorted = positions.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        let batches = self
-            .content
-            .guarded(|| self.stream.decode_columns(&sorted).map_err(wrap))?;
-        let order: Vec<usize> = positions
-            .iter()
-            .filter_map(|position| sorted.binary_search(position).ok())
-            .collect();
+        let batches = self.content.guarded(|| self.stream.decode_columns(&sorted).map_err(wrap))?;
+        let order: Vec<usize> =
+            positions.iter().filter_map(|position| sorted.binary_search(position).ok()).collect();
         batches
             .iter()
             .map(|batch| {
@@ -107,12 +97,8 @@ impl Table {
     }
 
     fn no_column(&self, name: &str) -> FormatError {
-        let known: Vec<&str> = self
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str())
-            .collect();
+        let known: Vec<&str> =
+            self.schema().fields().iter().map(|field| field.name().as_str()).collect();
         FormatError::Argument {
             reason: format!(
                 "{} has no column `{name}` (its columns are: {})",
@@ -150,11 +136,7 @@ pub(crate) fn load_stream(
         };
         let computed = crc32fast::hash(&bytes);
         if computed != stored {
-            return Err(content.format_error(FormatError::Checksum {
-                what,
-                stored,
-                computed,
-            }));
+            return Err(content.format_error(FormatError::Checksum { what, stored, computed }));
         }
     }
     let stream = TableStream::parse(bytes, kind).map_err(|source| content.format_error(source))?;
@@ -166,10 +148,7 @@ pub(crate) fn load_stream(
     if stated != stream.num_rows() {
         return Err(content.format_error(FormatError::HeaderField {
             field: field.to_owned(),
-            reason: format!(
-                "found {stated}, but the {kind} has {} rows",
-                stream.num_rows()
-            ),
+            reason: format!("found {stated}, but the {kind} has {} rows", stream.num_rows()),
         }));
     }
     Ok(stream)

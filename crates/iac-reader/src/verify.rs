@@ -24,11 +24,7 @@ pub struct VerifyOptions {
 
 impl Default for VerifyOptions {
     fn default() -> Self {
-        Self {
-            sample: None,
-            max_faults: 10_000,
-            workers: None,
-        }
+        Self { sample: None, max_faults: 10_000, workers: None }
     }
 }
 
@@ -161,10 +157,9 @@ impl PackReader {
 
     fn verify_tables(&self, list: &mut Faults) {
         let layout = self.layout();
-        for (kind, segment) in [
-            (TableKind::Slide, layout.slide_table),
-            (TableKind::Index, layout.index_table),
-        ] {
+        for (kind, segment) in
+            [(TableKind::Slide, layout.slide_table), (TableKind::Index, layout.index_table)]
+        {
             if let Some(sums) = self.header().checksums() {
                 let (what, stored) = match kind {
                     TableKind::Slide => ("slide table", sums.slide_table),
@@ -172,11 +167,7 @@ impl PackReader {
                 };
                 match self.sum(segment.offset, segment.length) {
                     Ok(computed) if computed != stored => {
-                        let source = iac_format::FormatError::Checksum {
-                            what,
-                            stored,
-                            computed,
-                        };
+                        let source = iac_format::FormatError::Checksum { what, stored, computed };
                         list.add(Fault::from_error(
                             "checksum",
                             &self.inner.content.format_error(source),
@@ -288,11 +279,7 @@ impl PackReader {
         report: &mut VerifyReport,
     ) {
         let rows = report.rows;
-        let wanted = if has_sums {
-            options.sample.unwrap_or(rows).min(rows)
-        } else {
-            0
-        };
+        let wanted = if has_sums { options.sample.unwrap_or(rows).min(rows) } else { 0 };
         let next = AtomicU64::new(0);
         let compared = AtomicU64::new(0);
         let found = Mutex::new(Vec::new());
@@ -322,10 +309,7 @@ impl PackReader {
                     }
                 }
                 if faults.total > 0 {
-                    found
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push((first, faults));
+                    found.lock().unwrap_or_else(PoisonError::into_inner).push((first, faults));
                 }
             }
         };
@@ -399,9 +383,7 @@ fn is_sampled(row: u64, rows: u64, wanted: u64) -> bool {
     let (row, rows, wanted) = (u128::from(row), u128::from(rows), u128::from(wanted));
     // floor((row + 1) * wanted / rows) counts the stretches that have begun before row + 1.
     let begun = |row: u128| {
-        row.saturating_mul(wanted)
-            .saturating_add(rows.saturating_sub(1))
-            .checked_div(rows)
+        row.saturating_mul(wanted).saturating_add(rows.saturating_sub(1)).checked_div(rows)
     };
     begun(row.saturating_add(1)) != begun(row)
 }
@@ -415,11 +397,7 @@ struct Faults {
 
 impl Faults {
     const fn new(most: usize) -> Self {
-        Self {
-            listed: Vec::new(),
-            total: 0,
-            most,
-        }
+        Self { listed: Vec::new(), total: 0, most }
     }
 
     fn add(&mut self, fault: Fault) {
@@ -442,18 +420,8 @@ mod tests {
 
     #[test]
     fn a_sample_has_the_size_asked_for() {
-        for (rows, wanted) in [
-            (10, 3),
-            (7, 7),
-            (1000, 1),
-            (1000, 999),
-            (5, 0),
-            (1, 1),
-            (3, 9),
-        ] {
-            let sampled = (0..rows)
-                .filter(|row| is_sampled(*row, rows, wanted))
-                .count() as u64;
+        for (rows, wanted) in [(10, 3), (7, 7), (1000, 1), (1000, 999), (5, 0), (1, 1), (3, 9)] {
+            let sampled = (0..rows).filter(|row| is_sampled(*row, rows, wanted)).count() as u64;
             assert_eq!(sampled, wanted.min(rows), "{wanted} of {rows}");
         }
         let spread: Vec<u64> = (0..100).filter(|row| is_sampled(*row, 100, 4)).collect();

@@ -1,10 +1,5 @@
 //! Every golden container file, read through every source, against the reference's own values.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 #![allow(clippy::cast_possible_truncation, clippy::arithmetic_side_effects)]
 
 mod common;
@@ -33,32 +28,12 @@ fn every_golden_file_reads_as_the_reference_says() {
 }
 
 fn check_header(pack: &PackReader, expected: &Value, context: &str) {
-    assert_eq!(
-        Value::Object(pack.header().members().clone()),
-        expected["header"],
-        "{context}"
-    );
+    assert_eq!(Value::Object(pack.header().members().clone()), expected["header"], "{context}");
     let text = pack.header().text();
-    assert_eq!(
-        text.len() as u64,
-        expected["header_json_length"].as_u64().unwrap(),
-        "{context}"
-    );
-    assert_eq!(
-        sha256(text.as_bytes()),
-        expected["header_json_sha256"],
-        "{context}"
-    );
-    assert_eq!(
-        pack.file_bytes(),
-        expected["file_size"].as_u64().unwrap(),
-        "{context}"
-    );
-    assert_eq!(
-        pack.trailing_bytes(),
-        expected["trailing_bytes"].as_u64().unwrap(),
-        "{context}"
-    );
+    assert_eq!(text.len() as u64, expected["header_json_length"].as_u64().unwrap(), "{context}");
+    assert_eq!(sha256(text.as_bytes()), expected["header_json_sha256"], "{context}");
+    assert_eq!(pack.file_bytes(), expected["file_size"].as_u64().unwrap(), "{context}");
+    assert_eq!(pack.trailing_bytes(), expected["trailing_bytes"].as_u64().unwrap(), "{context}");
     let kind = match expected["kind"].as_str().unwrap() {
         "variable" => PackKind::Variable,
         "fixed" => PackKind::Fixed,
@@ -72,27 +47,11 @@ fn check_tables(pack: &PackReader, expected: &Value, context: &str) {
         (pack.slide_table().unwrap(), &expected["slide_table"]),
         (pack.index_table().unwrap(), &expected["index_table"]),
     ] {
-        assert_eq!(
-            table.num_rows(),
-            expected["num_rows"].as_u64().unwrap(),
-            "{context}"
-        );
-        let rows: Vec<Value> = table
-            .batch_rows()
-            .iter()
-            .map(|rows| Value::from(*rows))
-            .collect();
-        assert_eq!(
-            &Value::Array(rows),
-            &expected["record_batch_rows"],
-            "{context}"
-        );
-        let names: Vec<&str> = table
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str())
-            .collect();
+        assert_eq!(table.num_rows(), expected["num_rows"].as_u64().unwrap(), "{context}");
+        let rows: Vec<Value> = table.batch_rows().iter().map(|rows| Value::from(*rows)).collect();
+        assert_eq!(&Value::Array(rows), &expected["record_batch_rows"], "{context}");
+        let names: Vec<&str> =
+            table.schema().fields().iter().map(|field| field.name().as_str()).collect();
         let expected_names: Vec<&str> = expected["schema"]
             .as_array()
             .unwrap()
@@ -100,12 +59,7 @@ fn check_tables(pack: &PackReader, expected: &Value, context: &str) {
             .map(|field| field["name"].as_str().unwrap())
             .collect();
         assert_eq!(names, expected_names, "{context}");
-        let decoded: usize = table
-            .batches()
-            .unwrap()
-            .iter()
-            .map(|batch| batch.num_rows())
-            .sum();
+        let decoded: usize = table.batches().unwrap().iter().map(|batch| batch.num_rows()).sum();
         assert_eq!(decoded as u64, table.num_rows(), "{context}");
         // One column alone, and two in another order than the schema's.
         if let [first, .., last] = names.as_slice() {
@@ -123,25 +77,13 @@ fn check_records(pack: &PackReader, expected: &Value, context: &str) {
     let Some(records) = expected.get("records").and_then(Value::as_array) else {
         return;
     };
-    assert_eq!(
-        pack.num_records().unwrap(),
-        records.len() as u64,
-        "{context}"
-    );
+    assert_eq!(pack.num_records().unwrap(), records.len() as u64, "{context}");
     let has_memory = !context.contains("positional");
     for (row, record) in records.iter().enumerate() {
         let row = row as u64;
         let span = pack.span(row).unwrap();
-        assert_eq!(
-            span.offset,
-            record["offset"].as_u64().unwrap(),
-            "{context} row {row}"
-        );
-        assert_eq!(
-            span.length,
-            record["length"].as_u64().unwrap(),
-            "{context} row {row}"
-        );
+        assert_eq!(span.offset, record["offset"].as_u64().unwrap(), "{context} row {row}");
+        assert_eq!(span.length, record["length"].as_u64().unwrap(), "{context} row {row}");
         assert_eq!(
             span.crc32.map(u64::from),
             record.get("crc32").and_then(Value::as_u64),
@@ -152,17 +94,10 @@ fn check_records(pack: &PackReader, expected: &Value, context: &str) {
         if has_memory {
             assert_eq!(pack.view(row).unwrap(), owned, "{context} row {row}");
         }
-        assert_eq!(
-            pack.read_data_span(span.offset, span.length).unwrap(),
-            owned,
-            "{context}"
-        );
+        assert_eq!(pack.read_data_span(span.offset, span.length).unwrap(), owned, "{context}");
     }
     // Backwards, every row twice: order and duplicates are kept.
-    let rows: Vec<u64> = (0..records.len() as u64)
-        .rev()
-        .flat_map(|row| [row, row])
-        .collect();
+    let rows: Vec<u64> = (0..records.len() as u64).rev().flat_map(|row| [row, row]).collect();
     let batch = pack.read_rows(&rows).unwrap();
     let contiguous = pack.read_contiguous(&rows).unwrap();
     assert_eq!(batch.len(), rows.len(), "{context}");
@@ -170,22 +105,15 @@ fn check_records(pack: &PackReader, expected: &Value, context: &str) {
     for (at, row) in rows.iter().enumerate() {
         let hash = &records[*row as usize]["sha256"];
         assert_eq!(sha256(&batch[at]), *hash, "{context} row {row}");
-        assert_eq!(
-            sha256(contiguous.get(at).unwrap()),
-            *hash,
-            "{context} row {row}"
-        );
+        assert_eq!(sha256(contiguous.get(at).unwrap()), *hash, "{context} row {row}");
     }
     if has_memory {
         assert_eq!(pack.views(&rows).unwrap(), batch, "{context}");
     } else if !rows.is_empty() {
         assert!(pack.views(&rows).is_err(), "{context}");
     }
-    let all: Vec<String> = pack
-        .iter_payloads()
-        .unwrap()
-        .map(|record| sha256(&record.unwrap()))
-        .collect();
+    let all: Vec<String> =
+        pack.iter_payloads().unwrap().map(|record| sha256(&record.unwrap())).collect();
     assert_eq!(all.len(), records.len(), "{context}");
     for (found, record) in all.iter().zip(records) {
         assert_eq!(*found, record["sha256"], "{context}");
@@ -197,11 +125,7 @@ fn check_fixed_rows(pack: &PackReader, expected: &Value, context: &str) {
         return;
     };
     let shape = pack.header().fixed_shape().unwrap().unwrap();
-    assert_eq!(
-        shape.dim,
-        fixed["feature_dim"].as_u64().unwrap(),
-        "{context}"
-    );
+    assert_eq!(shape.dim, fixed["feature_dim"].as_u64().unwrap(), "{context}");
     assert_eq!(shape.element.name(), fixed["dtype"], "{context}");
     let rows = fixed["rows"].as_array().unwrap();
     for (row, expected) in rows.iter().enumerate() {
@@ -225,20 +149,11 @@ fn check_data(pack: &PackReader, expected: &Value, context: &str) {
     assert!(pack.read_data_span(0, length + 1).is_err(), "{context}");
     assert!(pack.read_data_span(length + 1, 0).is_err(), "{context}");
     assert!(pack.read_data_span(u64::MAX, 2).is_err(), "{context}");
-    assert!(
-        pack.read_data_span(length, 0).unwrap().is_empty(),
-        "{context}"
-    );
+    assert!(pack.read_data_span(length, 0).unwrap().is_empty(), "{context}");
     assert!(pack.read_data_spans(&[]).unwrap().is_empty(), "{context}");
     if length > 2 {
-        let joined = pack
-            .read_data_spans(&[(2, length - 2), (0, 1), (1, 0), (0, 1)])
-            .unwrap();
+        let joined = pack.read_data_spans(&[(2, length - 2), (0, 1), (1, 0), (0, 1)]).unwrap();
         assert_eq!(joined[..(length - 2) as usize], data[2..], "{context}");
-        assert_eq!(
-            joined[(length - 2) as usize..],
-            [data[0], data[0]],
-            "{context}"
-        );
+        assert_eq!(joined[(length - 2) as usize..], [data[0], data[0]], "{context}");
     }
 }

@@ -1,10 +1,5 @@
 //! Damaged packs: every cut and every altered byte of a small one.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 #![allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 mod common;
@@ -35,12 +30,7 @@ fn read_all(bytes: Bytes) -> Result<Content> {
         iac_reader::PackKind::Segment => vec![pack.read_data_span(0, pack.layout().data.length)?],
         _ => pack.read_rows(&rows)?,
     };
-    Ok(Content {
-        header: pack.header().members().clone().into(),
-        slides,
-        index,
-        records,
-    })
+    Ok(Content { header: pack.header().members().clone().into(), slides, index, records })
 }
 
 fn slides() -> Table {
@@ -65,20 +55,10 @@ fn small_packs() -> Vec<(&'static str, Vec<u8>)> {
     let folder = tempfile::tempdir().unwrap();
     let options = WriteOptions::default().sync(false);
     let header: Map<String, serde_json::Value> =
-        json!({"payload_type": "test", "note": "é", "list": [1, 2.5]})
-            .as_object()
-            .unwrap()
-            .clone();
+        json!({"payload_type": "test", "note": "é", "list": [1, 2.5]}).as_object().unwrap().clone();
     let variable = folder.path().join("variable.iac");
-    build_pack(
-        &variable,
-        &header,
-        &slides(),
-        &index(),
-        &["alpha", "", "gamma ray"],
-        &options,
-    )
-    .unwrap();
+    build_pack(&variable, &header, &slides(), &index(), &["alpha", "", "gamma ray"], &options)
+        .unwrap();
     let fixed = folder.path().join("fixed.iac");
     let mut members = header.clone();
     members.insert("feature_record_bytes".to_owned(), json!(8));
@@ -86,22 +66,11 @@ fn small_packs() -> Vec<(&'static str, Vec<u8>)> {
     members.insert("dtype".to_owned(), json!("float32"));
     build_pack_data_segment(&fixed, &members, &slides(), &index(), &[3; 24], &options).unwrap();
     let segment = folder.path().join("segment.iac");
-    build_pack_data_segment(
-        &segment,
-        &header,
-        &slides(),
-        &index(),
-        b"some data",
-        &options,
-    )
-    .unwrap();
-    [
-        ("variable", variable),
-        ("fixed", fixed),
-        ("segment", segment),
-    ]
-    .map(|(name, path)| (name, std::fs::read(path).unwrap()))
-    .to_vec()
+    build_pack_data_segment(&segment, &header, &slides(), &index(), b"some data", &options)
+        .unwrap();
+    [("variable", variable), ("fixed", fixed), ("segment", segment)]
+        .map(|(name, path)| (name, std::fs::read(path).unwrap()))
+        .to_vec()
 }
 
 #[test]
@@ -111,10 +80,7 @@ fn every_cut_of_a_pack_is_an_error() {
         assert!(read_all(whole.clone()).is_ok());
         let cuts = (0..200).chain(65_400..whole.len());
         for length in cuts {
-            assert!(
-                read_all(whole.slice(..length)).is_err(),
-                "{name}: {length} bytes"
-            );
+            assert!(read_all(whole.slice(..length)).is_err(), "{name}: {length} bytes");
         }
     }
 }
@@ -135,9 +101,8 @@ fn no_altered_byte_gives_wrong_data() {
                 let is_padding = (text_end..65_536).contains(&position);
                 if is_segment_data {
                     // Spans of a segment are not compared on reading; `verify` does that.
-                    let report = PackReader::from_bytes(altered)
-                        .unwrap()
-                        .verify(&VerifyOptions::default());
+                    let report =
+                        PackReader::from_bytes(altered).unwrap().verify(&VerifyOptions::default());
                     assert_eq!(report.total_faults, 1, "{name}: byte {position} ^ {flip}");
                 } else if is_padding {
                     assert_eq!(found.unwrap(), good, "{name}: byte {position} ^ {flip}");
@@ -152,12 +117,7 @@ fn no_altered_byte_gives_wrong_data() {
 #[test]
 fn no_altered_byte_of_a_foreign_pack_stops_the_process() {
     // Without checksums over the tables wrong values can pass; nothing may panic or hang.
-    for name in [
-        "build_pack_a",
-        "fixed_float16_5x8_a",
-        "tol_ipc_compressed_a",
-        "chunked_a",
-    ] {
+    for name in ["build_pack_a", "fixed_float16_5x8_a", "tol_ipc_compressed_a", "chunked_a"] {
         let bytes =
             std::fs::read(common::data_dir("container").join(format!("{name}.iac"))).unwrap();
         let text_end = 16 + u32::from_le_bytes(*bytes[8..].first_chunk().unwrap()) as usize;

@@ -1,11 +1,6 @@
 //! Every malformed golden: what must fail fails with an error that names the place, what can still
 //! be read is read.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 #![allow(clippy::cast_possible_truncation, clippy::arithmetic_side_effects)]
 
 mod common;
@@ -36,356 +31,71 @@ struct Case {
 }
 
 const fn case(name: &'static str, step: Step, kind: ErrorKind, names: &'static str) -> Case {
-    Case {
-        name,
-        step,
-        kind,
-        names,
-    }
+    Case { name, step, kind, names }
 }
 
 /// Cases that reading stored bytes meets; damaged payloads are the codecs' affair.
 const CASES: &[Case] = &[
-    case(
-        "arrow_bad_metadata_a",
-        Step::Tables,
-        ErrorKind::Damaged,
-        "index table",
-    ),
-    case(
-        "arrow_bad_slide_metadata_a",
-        Step::Tables,
-        ErrorKind::Damaged,
-        "slide table",
-    ),
-    case(
-        "arrow_empty_a",
-        Step::Tables,
-        ErrorKind::Damaged,
-        "index table",
-    ),
-    case(
-        "arrow_huge_metadata_a",
-        Step::Tables,
-        ErrorKind::Damaged,
-        "index table",
-    ),
-    case(
-        "arrow_cut_a",
-        Step::Tables,
-        ErrorKind::Damaged,
-        "index table",
-    ),
-    case(
-        "cut_after_header_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "slide_table_length",
-    ),
-    case(
-        "cut_in_slide_table_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "slide_table_length",
-    ),
-    case(
-        "cut_in_index_table_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "index_table_length",
-    ),
-    case(
-        "cut_in_data_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "data_length",
-    ),
-    case(
-        "data_length_1e20_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "data_length",
-    ),
-    case(
-        "data_length_float_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "data_length",
-    ),
-    case(
-        "data_length_missing_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "data_length",
-    ),
-    case(
-        "data_length_negative_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "data_length",
-    ),
-    case(
-        "data_length_plus_1_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "data_length",
-    ),
-    case(
-        "data_length_string_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "data_length",
-    ),
-    case(
-        "data_overlaps_index_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "data_offset",
-    ),
-    case(
-        "empty_file_a",
-        Step::Open,
-        ErrorKind::NotIac,
-        "the file is empty",
-    ),
-    case(
-        "fixed_dim_negative_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "feature_record_bytes",
-    ),
-    case(
-        "fixed_dim_zero_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "data_length",
-    ),
-    case(
-        "fixed_dtype_missing_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "dtype",
-    ),
-    case(
-        "fixed_dtype_unknown_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "dtype",
-    ),
-    case(
-        "fixed_not_divisible_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "data_length",
-    ),
-    case(
-        "fixed_record_bytes_wrong_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "feature_record_bytes",
-    ),
+    case("arrow_bad_metadata_a", Step::Tables, ErrorKind::Damaged, "index table"),
+    case("arrow_bad_slide_metadata_a", Step::Tables, ErrorKind::Damaged, "slide table"),
+    case("arrow_empty_a", Step::Tables, ErrorKind::Damaged, "index table"),
+    case("arrow_huge_metadata_a", Step::Tables, ErrorKind::Damaged, "index table"),
+    case("arrow_cut_a", Step::Tables, ErrorKind::Damaged, "index table"),
+    case("cut_after_header_a", Step::Open, ErrorKind::Damaged, "slide_table_length"),
+    case("cut_in_slide_table_a", Step::Open, ErrorKind::Damaged, "slide_table_length"),
+    case("cut_in_index_table_a", Step::Open, ErrorKind::Damaged, "index_table_length"),
+    case("cut_in_data_a", Step::Open, ErrorKind::Damaged, "data_length"),
+    case("data_length_1e20_a", Step::Open, ErrorKind::Damaged, "data_length"),
+    case("data_length_float_a", Step::Open, ErrorKind::Damaged, "data_length"),
+    case("data_length_missing_a", Step::Open, ErrorKind::Damaged, "data_length"),
+    case("data_length_negative_a", Step::Open, ErrorKind::Damaged, "data_length"),
+    case("data_length_plus_1_a", Step::Open, ErrorKind::Damaged, "data_length"),
+    case("data_length_string_a", Step::Open, ErrorKind::Damaged, "data_length"),
+    case("data_overlaps_index_a", Step::Open, ErrorKind::Damaged, "data_offset"),
+    case("empty_file_a", Step::Open, ErrorKind::NotIac, "the file is empty"),
+    case("fixed_dim_negative_a", Step::Records, ErrorKind::Damaged, "feature_record_bytes"),
+    case("fixed_dim_zero_a", Step::Records, ErrorKind::Damaged, "data_length"),
+    case("fixed_dtype_missing_a", Step::Records, ErrorKind::Damaged, "dtype"),
+    case("fixed_dtype_unknown_a", Step::Records, ErrorKind::Damaged, "dtype"),
+    case("fixed_not_divisible_a", Step::Records, ErrorKind::Damaged, "data_length"),
+    case("fixed_record_bytes_wrong_a", Step::Records, ErrorKind::Damaged, "feature_record_bytes"),
     case("header_array_a", Step::Open, ErrorKind::Damaged, "an array"),
     case("header_bad_utf8_a", Step::Open, ErrorKind::Damaged, "utf-8"),
-    case(
-        "header_bom_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "header text",
-    ),
-    case(
-        "header_bytes_wrong_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "header_bytes",
-    ),
-    case(
-        "header_deep_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "header text",
-    ),
-    case(
-        "header_len_0_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "header text",
-    ),
-    case(
-        "header_len_65521_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "65521",
-    ),
-    case(
-        "header_len_into_padding_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "header text",
-    ),
-    case(
-        "header_nan_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "header text",
-    ),
-    case(
-        "header_string_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "a string",
-    ),
-    case(
-        "index_gap_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "index_table_offset",
-    ),
-    case(
-        "index_overlaps_slide_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "index_table_offset",
-    ),
-    case(
-        "index_length_missing_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "index_table_length",
-    ),
-    case(
-        "length_float32_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "`length`",
-    ),
+    case("header_bom_a", Step::Open, ErrorKind::Damaged, "header text"),
+    case("header_bytes_wrong_a", Step::Open, ErrorKind::Damaged, "header_bytes"),
+    case("header_deep_a", Step::Open, ErrorKind::Damaged, "header text"),
+    case("header_len_0_a", Step::Open, ErrorKind::Damaged, "header text"),
+    case("header_len_65521_a", Step::Open, ErrorKind::Damaged, "65521"),
+    case("header_len_into_padding_a", Step::Open, ErrorKind::Damaged, "header text"),
+    case("header_nan_a", Step::Open, ErrorKind::Damaged, "header text"),
+    case("header_string_a", Step::Open, ErrorKind::Damaged, "a string"),
+    case("index_gap_a", Step::Open, ErrorKind::Damaged, "index_table_offset"),
+    case("index_overlaps_slide_a", Step::Open, ErrorKind::Damaged, "index_table_offset"),
+    case("index_length_missing_a", Step::Open, ErrorKind::Damaged, "index_table_length"),
+    case("length_float32_a", Step::Records, ErrorKind::Damaged, "`length`"),
     case("length_huge_a", Step::Records, ErrorKind::Damaged, "row 0"),
-    case(
-        "length_missing_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "`length`",
-    ),
-    case(
-        "length_null_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "`length`",
-    ),
-    case(
-        "magic_first_byte_a",
-        Step::Open,
-        ErrorKind::NotIac,
-        "starts with",
-    ),
-    case(
-        "magic_last_byte_a",
-        Step::Open,
-        ErrorKind::NotIac,
-        "starts with",
-    ),
-    case(
-        "num_records_fraction_a",
-        Step::Tables,
-        ErrorKind::Damaged,
-        "num_records",
-    ),
-    case(
-        "num_records_missing_a",
-        Step::Tables,
-        ErrorKind::Damaged,
-        "num_records",
-    ),
-    case(
-        "num_records_null_a",
-        Step::Tables,
-        ErrorKind::Damaged,
-        "num_records",
-    ),
-    case(
-        "num_records_plus_1_a",
-        Step::Tables,
-        ErrorKind::Damaged,
-        "num_records",
-    ),
-    case(
-        "num_slides_wrong_a",
-        Step::Tables,
-        ErrorKind::Damaged,
-        "num_slides",
-    ),
-    case(
-        "offset_float64_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "`offset`",
-    ),
-    case(
-        "offset_float64_zero_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "`offset`",
-    ),
-    case(
-        "offset_int32_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "`offset`",
-    ),
-    case(
-        "offset_null_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "`offset`",
-    ),
-    case(
-        "offset_out_of_range_a",
-        Step::Nowhere,
-        ErrorKind::Damaged,
-        "row 2",
-    ),
-    case(
-        "offset_overflow_a",
-        Step::Nowhere,
-        ErrorKind::Damaged,
-        "row 2",
-    ),
-    case(
-        "offset_string_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "`offset`",
-    ),
-    case(
-        "offset_twice_a",
-        Step::Records,
-        ErrorKind::Damaged,
-        "`offset`",
-    ),
+    case("length_missing_a", Step::Records, ErrorKind::Damaged, "`length`"),
+    case("length_null_a", Step::Records, ErrorKind::Damaged, "`length`"),
+    case("magic_first_byte_a", Step::Open, ErrorKind::NotIac, "starts with"),
+    case("magic_last_byte_a", Step::Open, ErrorKind::NotIac, "starts with"),
+    case("num_records_fraction_a", Step::Tables, ErrorKind::Damaged, "num_records"),
+    case("num_records_missing_a", Step::Tables, ErrorKind::Damaged, "num_records"),
+    case("num_records_null_a", Step::Tables, ErrorKind::Damaged, "num_records"),
+    case("num_records_plus_1_a", Step::Tables, ErrorKind::Damaged, "num_records"),
+    case("num_slides_wrong_a", Step::Tables, ErrorKind::Damaged, "num_slides"),
+    case("offset_float64_a", Step::Records, ErrorKind::Damaged, "`offset`"),
+    case("offset_float64_zero_a", Step::Records, ErrorKind::Damaged, "`offset`"),
+    case("offset_int32_a", Step::Records, ErrorKind::Damaged, "`offset`"),
+    case("offset_null_a", Step::Records, ErrorKind::Damaged, "`offset`"),
+    case("offset_out_of_range_a", Step::Nowhere, ErrorKind::Damaged, "row 2"),
+    case("offset_overflow_a", Step::Records, ErrorKind::Damaged, "row 0"),
+    case("offset_string_a", Step::Records, ErrorKind::Damaged, "`offset`"),
+    case("offset_twice_a", Step::Records, ErrorKind::Damaged, "`offset`"),
     case("short_65535_a", Step::Open, ErrorKind::Damaged, "65535"),
-    case(
-        "slide_length_huge_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "slide_table_length",
-    ),
-    case(
-        "slide_offset_wrong_a",
-        Step::Open,
-        ErrorKind::Damaged,
-        "slide_table_offset",
-    ),
-    case(
-        "version_3_a",
-        Step::Open,
-        ErrorKind::UnsupportedVersion,
-        "version 3",
-    ),
-    case(
-        "crc_mismatch_a",
-        Step::Nowhere,
-        ErrorKind::Checksum,
-        "row 2",
-    ),
+    case("slide_length_huge_a", Step::Open, ErrorKind::Damaged, "slide_table_length"),
+    case("slide_offset_wrong_a", Step::Open, ErrorKind::Damaged, "slide_table_offset"),
+    case("version_3_a", Step::Open, ErrorKind::UnsupportedVersion, "version 3"),
+    case("crc_mismatch_a", Step::Nowhere, ErrorKind::Checksum, "row 2"),
 ];
 
 /// Valid containers: bases of the patches, damaged or unusual payloads, odd codec members.
@@ -419,11 +129,8 @@ fn files(folder: &Path) -> Vec<(String, PathBuf)> {
         let base =
             std::fs::read(data.join(format!("{}.iac", patch["base"].as_str().unwrap()))).unwrap();
         let (head, tail) = base.split_at(65_536);
-        let bytes = [
-            splice(head, &patch["patch"]["head"]),
-            splice(tail, &patch["patch"]["tail"]),
-        ]
-        .concat();
+        let bytes =
+            [splice(head, &patch["patch"]["head"]), splice(tail, &patch["patch"]["tail"])].concat();
         assert_eq!(sha256(&bytes), patch["file_sha256"], "{name}");
         let path = folder.join(format!("{name}.iac"));
         std::fs::write(&path, bytes).unwrap();
@@ -435,12 +142,8 @@ fn files(folder: &Path) -> Vec<(String, PathBuf)> {
 fn splice(part: &[u8], patch: &Value) -> Vec<u8> {
     let prefix = patch["keep_prefix"].as_u64().unwrap() as usize;
     let suffix = patch["keep_suffix"].as_u64().unwrap() as usize;
-    [
-        &part[..prefix],
-        &hex(patch["insert_hex"].as_str().unwrap()),
-        &part[part.len() - suffix..],
-    ]
-    .concat()
+    [&part[..prefix], &hex(patch["insert_hex"].as_str().unwrap()), &part[part.len() - suffix..]]
+        .concat()
 }
 
 fn load_tables(pack: &PackReader) -> Result<()> {
@@ -512,10 +215,7 @@ fn check_error(error: &ReadError, case: &Case, path: &Path, context: &str) {
     let message = error.to_string();
     assert_eq!(error.kind(), case.kind, "{context}: {message}");
     assert!(message.contains(case.names), "{context}: {message}");
-    assert!(
-        message.contains(&*path.to_string_lossy()),
-        "{context}: {message}"
-    );
+    assert!(message.contains(&*path.to_string_lossy()), "{context}: {message}");
     assert!(!message.ends_with('.'), "{context}: {message}");
 }
 
@@ -523,12 +223,7 @@ fn check_error(error: &ReadError, case: &Case, path: &Path, context: &str) {
 fn one_bad_span_leaves_the_sound_rows_readable() {
     let folder = tempfile::tempdir().unwrap();
     for (name, path) in files(folder.path()) {
-        if ![
-            "length_huge_a",
-            "offset_out_of_range_a",
-            "offset_overflow_a",
-        ]
-        .contains(&name.as_str())
+        if !["length_huge_a", "offset_out_of_range_a", "offset_overflow_a"].contains(&name.as_str())
         {
             continue;
         }
@@ -536,18 +231,13 @@ fn one_bad_span_leaves_the_sound_rows_readable() {
             let pack = pack.unwrap();
             let context = format!("{name} ({source})");
             load_tables(&pack).unwrap();
-            let good: Vec<u64> = (0..pack.num_records().unwrap())
-                .filter(|row| pack.read(*row).is_ok())
-                .collect();
+            let good: Vec<u64> =
+                (0..pack.num_records().unwrap()).filter(|row| pack.read(*row).is_ok()).collect();
             let report = pack.verify(&VerifyOptions::default());
             assert_eq!(report.total_faults, 1, "{context}: {:?}", report.faults);
             let bad = report.faults[0].row.unwrap();
             assert_eq!(report.faults[0].check, "span", "{context}");
-            assert_eq!(
-                good.len() as u64 + 1,
-                pack.num_records().unwrap(),
-                "{context}"
-            );
+            assert_eq!(good.len() as u64 + 1, pack.num_records().unwrap(), "{context}");
             assert!(!good.contains(&bad), "{context}");
             assert!(pack.check_spans().is_err(), "{context}");
             assert!(pack.read_rows(&good).is_ok(), "{context}");
@@ -577,15 +267,8 @@ fn a_wrong_checksum_stops_owned_reads_and_nothing_else() {
             assert!(pack.view(2).is_ok(), "{source}");
         }
         let span = pack.span(2).unwrap();
-        assert!(
-            pack.read_data_span(span.offset, span.length).is_ok(),
-            "{source}"
-        );
-        let payloads: Vec<bool> = pack
-            .iter_payloads()
-            .unwrap()
-            .map(|item| item.is_ok())
-            .collect();
+        assert!(pack.read_data_span(span.offset, span.length).is_ok(), "{source}");
+        let payloads: Vec<bool> = pack.iter_payloads().unwrap().map(|item| item.is_ok()).collect();
         assert_eq!(payloads, [true, true, false], "{source}");
         let report = pack.verify(&VerifyOptions::default());
         assert_eq!(report.total_faults, 1, "{source}");
@@ -603,17 +286,9 @@ fn foreign_files_are_named_by_their_first_bytes() {
             &b"\x89PNG\r\n\x1a\n0000"[..],
             r#"not an IAC file: starts with "\x89PNG\r\n\x1a\n""#,
         ),
-        (
-            "a.zip",
-            b"PK\x03\x04",
-            r#"not an IAC file: starts with "PK\x03\x04""#,
-        ),
+        ("a.zip", b"PK\x03\x04", r#"not an IAC file: starts with "PK\x03\x04""#),
         ("empty", b"", "not an IAC file: the file is empty"),
-        (
-            "text",
-            b"hello, world",
-            r#"not an IAC file: starts with "hello, w""#,
-        ),
+        ("text", b"hello, world", r#"not an IAC file: starts with "hello, w""#),
     ] {
         let path = folder.path().join(name);
         for padding in [0, 70_000] {
@@ -638,18 +313,12 @@ fn what_is_no_regular_file_is_an_io_error_and_never_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status();
-    let mut paths = vec![
-        folder.path().to_path_buf(),
-        folder.path().join("missing.iac"),
-    ];
+    let mut paths = vec![folder.path().to_path_buf(), folder.path().join("missing.iac")];
     if made.is_ok_and(|status| status.success()) {
         paths.push(fifo);
     }
     for path in paths {
         assert_eq!(PackReader::open(&path).unwrap_err().kind(), ErrorKind::Io);
-        assert_eq!(
-            iac_reader::read_header(&path).unwrap_err().kind(),
-            ErrorKind::Io
-        );
+        assert_eq!(iac_reader::read_header(&path).unwrap_err().kind(), ErrorKind::Io);
     }
 }

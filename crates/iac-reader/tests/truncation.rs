@@ -3,12 +3,7 @@
 //! What may kill the process runs in a child: this test binary, started again with the name of a
 //! scene in the environment.
 #![cfg(target_os = "linux")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 #![allow(clippy::arithmetic_side_effects, clippy::print_stdout)]
 
 use std::fs::OpenOptions;
@@ -32,9 +27,8 @@ fn write_pack(folder: &Path) -> PathBuf {
     let path = folder.join("cut.iac");
     let ids = StringArray::from_iter_values((0..RECORDS).map(|row| format!("r{row}")));
     let index = RecordBatch::try_from_iter([("item_id", Arc::new(ids) as ArrayRef)]).unwrap();
-    let payloads: Vec<Vec<u8>> = (0..RECORDS)
-        .map(|row| vec![u8::try_from(row % 251).unwrap() + 1; RECORD_BYTES])
-        .collect();
+    let payloads: Vec<Vec<u8>> =
+        (0..RECORDS).map(|row| vec![u8::try_from(row % 251).unwrap() + 1; RECORD_BYTES]).collect();
     build_pack(
         &path,
         &Map::new(),
@@ -48,12 +42,7 @@ fn write_pack(folder: &Path) -> PathBuf {
 }
 
 fn cut(path: &Path, bytes: u64) {
-    OpenOptions::new()
-        .write(true)
-        .open(path)
-        .unwrap()
-        .set_len(bytes)
-        .unwrap();
+    OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
 }
 
 /// Runs one scene in a child process.
@@ -61,13 +50,7 @@ fn run(scene: &str) -> ExitStatus {
     let folder = tempfile::tempdir().unwrap();
     let path = write_pack(folder.path());
     Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "scene_in_a_child_process",
-            "--nocapture",
-            "--test-threads",
-            "1",
-        ])
+        .args(["--exact", "scene_in_a_child_process", "--nocapture", "--test-threads", "1"])
         .env(SCENE, scene)
         .env(PACK, &path)
         .stdout(std::process::Stdio::null())
@@ -95,10 +78,7 @@ fn scene_in_a_child_process() {
             let pack = PackReader::open(&path).unwrap();
             cut(&path, 65_536);
             assert_eq!(pack.index_table().unwrap_err().kind(), ErrorKind::Io);
-            assert_eq!(
-                pack.verify(&Default::default()).faults[0].kind,
-                ErrorKind::Io
-            );
+            assert_eq!(pack.verify(&Default::default()).faults[0].kind, ErrorKind::Io);
         }
         "read after the cut, positional" => {
             let options = ReadOptions::default().source(SourceKind::Positional);
@@ -188,12 +168,7 @@ fn expect_io(pack: &PackReader, rows: &[u64]) {
         pack.read_contiguous(rows).unwrap_err(),
         pack.view(0).unwrap_err(),
         pack.read_data_span(0, 1).unwrap_err(),
-        pack.clone()
-            .iter_payloads()
-            .unwrap()
-            .next()
-            .unwrap()
-            .unwrap_err(),
+        pack.clone().iter_payloads().unwrap().next().unwrap().unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("cut to 100000 bytes"), "{error}");
@@ -213,10 +188,7 @@ fn a_read_after_the_cut_is_an_io_error() {
 
 #[test]
 fn the_guard_keeps_the_process_alive() {
-    for scene in [
-        "touch views after the cut, guarded",
-        "cut during reads, guarded",
-    ] {
+    for scene in ["touch views after the cut, guarded", "cut during reads, guarded"] {
         let status = run(scene);
         assert!(status.success(), "{scene}: {status}");
     }
@@ -224,10 +196,7 @@ fn the_guard_keeps_the_process_alive() {
 
 #[test]
 fn faults_that_are_not_ours_keep_their_effect() {
-    for scene in [
-        "touch a view after the cut, unguarded",
-        "a fault of somebody else's, guarded",
-    ] {
+    for scene in ["touch a view after the cut, unguarded", "a fault of somebody else's, guarded"] {
         assert_eq!(run(scene).signal(), Some(libc::SIGBUS), "{scene}");
     }
 }

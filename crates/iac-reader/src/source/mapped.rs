@@ -69,11 +69,7 @@ impl MappedFile {
         let registration = guard::register(map.as_ptr() as usize, map.len());
         let mapping = Arc::new(Mapping { registration, map });
         let bytes = Bytes::from_owner(Owner(Arc::clone(&mapping)));
-        Ok(Self {
-            file,
-            mapping,
-            bytes,
-        })
+        Ok(Self { file, mapping, bytes })
     }
 }
 
@@ -117,9 +113,7 @@ impl ByteSource for MappedFile {
     fn will_need(&self, offset: u64, length: u64) -> io::Result<()> {
         #[cfg(unix)]
         if let (Ok(offset), Ok(length)) = (usize::try_from(offset), usize::try_from(length)) {
-            self.mapping
-                .map
-                .advise_range(memmap2::Advice::WillNeed, offset, length)?;
+            self.mapping.map.advise_range(memmap2::Advice::WillNeed, offset, length)?;
         }
         #[cfg(not(unix))]
         let _ = (offset, length);

@@ -16,9 +16,7 @@ impl Memory {
     /// Wraps bytes.
     #[must_use]
     pub fn new(bytes: impl Into<Bytes>) -> Self {
-        Self {
-            bytes: bytes.into(),
-        }
+        Self { bytes: bytes.into() }
     }
 }
 

@@ -103,16 +103,10 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<(File, u64)> {
     let file = options.open(path)?;
     let metadata = file.metadata()?;
     if metadata.is_dir() {
-        return Err(io::Error::new(
-            io::ErrorKind::IsADirectory,
-            "is a directory",
-        ));
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory"));
     }
     if !metadata.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "is not a regular file",
-        ));
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "is not a regular file"));
     }
     Ok((file, metadata.len()))
 }

@@ -67,12 +67,7 @@ impl ByteSource for PositionalFile {
     fn will_need(&self, offset: u64, length: u64) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         if let Some(length) = std::num::NonZeroU64::new(length) {
-            rustix::fs::fadvise(
-                &self.file,
-                offset,
-                Some(length),
-                rustix::fs::Advice::WillNeed,
-            )?;
+            rustix::fs::fadvise(&self.file, offset, Some(length), rustix::fs::Advice::WillNeed)?;
         }
         #[cfg(not(target_os = "linux"))]
         let _ = (offset, length);
