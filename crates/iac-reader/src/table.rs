@@ -76,24 +76,7 @@ impl Table {
             let position = self.stream.column_index(name).map_err(wrap)?;
             positions.push(position.ok_or_else(|| wrap(self.no_column(name)))?);
         }
-        // The decoder keeps the schema's order.
-        let mut sorted = positions.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        let batches = self.content.guarded(|| self.stream.decode_columns(&sorted).map_err(wrap))?;
-        let order: Vec<usize> =
-            positions.iter().filter_map(|position| sorted.binary_search(position).ok()).collect();
-        batches
-            .iter()
-            .map(|batch| {
-                batch.project(&order).map_err(|error| {
-                    wrap(FormatError::Table {
-                        table: self.stream.table(),
-                        reason: error.to_string(),
-                    })
-                })
-            })
-            .collect()
+        self.content.guarded(|| self.stream.decode_columns(&positions).map_err(wrap))
     }
 
     fn no_column(&self, name: &str) -> FormatError {
