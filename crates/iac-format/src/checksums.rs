@@ -41,13 +41,7 @@ impl Checksums {
     /// Sums of the segments; the header's own is filled in when its text is made.
     #[must_use]
     pub const fn of_tables(slide_table: u32, index_table: u32) -> Self {
-        Self {
-            header: 0,
-            slide_table,
-            index_table,
-            data: None,
-            rows: false,
-        }
+        Self { header: 0, slide_table, index_table, data: None, rows: false }
     }
 
     /// The same with the sum of the whole data segment.
@@ -108,10 +102,7 @@ impl Checksums {
 
     pub(crate) fn to_member(self) -> Value {
         let mut sums = Map::new();
-        sums.insert(
-            "header".to_owned(),
-            Value::from(format!("{:08x}", self.header)),
-        );
+        sums.insert("header".to_owned(), Value::from(format!("{:08x}", self.header)));
         sums.insert("slide_table".to_owned(), Value::from(self.slide_table));
         sums.insert("index_table".to_owned(), Value::from(self.index_table));
         if let Some(data) = self.data {
@@ -163,15 +154,9 @@ fn digits_position(text: &str) -> Option<usize> {
 }
 
 fn sum(sums: &Map<String, Value>, name: &str) -> Result<u32> {
-    sums.get(name)
-        .and_then(Value::as_u64)
-        .and_then(|sum| u32::try_from(sum).ok())
-        .ok_or_else(|| {
-            FormatError::field_error(
-                &format!("{CHECKSUMS_MEMBER}.{name}"),
-                "not a 32-bit integer",
-            )
-        })
+    sums.get(name).and_then(Value::as_u64).and_then(|sum| u32::try_from(sum).ok()).ok_or_else(
+        || FormatError::field_error(&format!("{CHECKSUMS_MEMBER}.{name}"), "not a 32-bit integer"),
+    )
 }
 
 fn header_sum(sums: &Map<String, Value>) -> Result<u32> {
@@ -179,16 +164,11 @@ fn header_sum(sums: &Map<String, Value>) -> Result<u32> {
         .and_then(Value::as_str)
         .filter(|digits| {
             digits.len() == 8
-                && digits
-                    .bytes()
-                    .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+                && digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
         })
         .and_then(|digits| u32::from_str_radix(digits, 16).ok())
         .ok_or_else(|| {
-            FormatError::field_error(
-                "checksums.header",
-                "not a string of 8 lower-case hex digits",
-            )
+            FormatError::field_error("checksums.header", "not a string of 8 lower-case hex digits")
         })
 }
 
@@ -200,16 +180,10 @@ mod tests {
     #[test]
     fn the_sum_covers_every_character_but_its_own_digits() {
         let mut members = Map::new();
-        members.insert(
-            "a".to_owned(),
-            Value::from("checksums\": {\n    \"header\": \""),
-        );
+        members.insert("a".to_owned(), Value::from("checksums\": {\n    \"header\": \""));
         members.insert(
             CHECKSUMS_MEMBER.to_owned(),
-            Checksums::of_tables(1, 2)
-                .with_data(3)
-                .with_rows()
-                .to_member(),
+            Checksums::of_tables(1, 2).with_data(3).with_rows().to_member(),
         );
         members.insert("z".to_owned(), Value::from(1));
         let text = fill_in(to_text(&members).unwrap());

@@ -106,10 +106,7 @@ pub enum FormatError {
         found: Vec<u8>,
     },
     /// The file ends inside the fixed header.
-    #[error(
-        "header cut at {len} bytes (a header has {} bytes)",
-        crate::HEADER_BYTES
-    )]
+    #[error("header cut at {len} bytes (a header has {} bytes)", crate::HEADER_BYTES)]
     HeaderCut {
         /// Bytes that are there.
         len: u64,
@@ -124,10 +121,7 @@ pub enum FormatError {
         found: u32,
     },
     /// The header's JSON is longer than the header has room for.
-    #[error(
-        "header text has {len} bytes, but at most {} fit",
-        crate::MAX_HEADER_TEXT
-    )]
+    #[error("header text has {len} bytes, but at most {} fit", crate::MAX_HEADER_TEXT)]
     HeaderTooLong {
         /// Length of the JSON text in bytes.
         len: u64,
@@ -257,25 +251,15 @@ impl FormatError {
     }
 
     pub(crate) fn table(table: TableKind, reason: impl Into<String>) -> Self {
-        Self::Table {
-            table,
-            reason: reason.into(),
-        }
+        Self::Table { table, reason: reason.into() }
     }
 
     pub(crate) fn column(table: TableKind, column: &str, reason: impl Into<String>) -> Self {
-        Self::Column {
-            table,
-            column: column.to_owned(),
-            reason: reason.into(),
-        }
+        Self::Column { table, column: column.to_owned(), reason: reason.into() }
     }
 
     pub(crate) fn field_error(field: &str, reason: impl Into<String>) -> Self {
-        Self::HeaderField {
-            field: field.to_owned(),
-            reason: reason.into(),
-        }
+        Self::HeaderField { field: field.to_owned(), reason: reason.into() }
     }
 }
 

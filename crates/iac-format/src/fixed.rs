@@ -118,15 +118,10 @@ impl FixedShape {
     /// [`FormatError::Argument`] when a row would exceed 2^64 - 1 bytes.
     pub fn new(dim: u64, element: ElementType) -> Result<Self> {
         let record_bytes =
-            dim.checked_mul(element.item_bytes())
-                .ok_or_else(|| FormatError::Argument {
-                    reason: format!("a row of {dim} elements of type {element} is too large"),
-                })?;
-        Ok(Self {
-            dim,
-            element,
-            record_bytes,
-        })
+            dim.checked_mul(element.item_bytes()).ok_or_else(|| FormatError::Argument {
+                reason: format!("a row of {dim} elements of type {element} is too large"),
+            })?;
+        Ok(Self { dim, element, record_bytes })
     }
 
     /// Reads the shape from header members; `None` when the pack is not a fixed one (it has no
@@ -150,11 +145,7 @@ impl FixedShape {
             }
         };
         match dim.checked_mul(element.item_bytes()) {
-            Some(bytes) if bytes == record_bytes => Ok(Some(Self {
-                dim,
-                element,
-                record_bytes,
-            })),
+            Some(bytes) if bytes == record_bytes => Ok(Some(Self { dim, element, record_bytes })),
             _ => Err(FormatError::field_error(
                 "feature_record_bytes",
                 format!(

@@ -28,23 +28,16 @@ pub const REQUIRED_EXTENSIONS_MEMBER: &str = "required_extensions";
 /// [`FormatError::NotIac`], [`FormatError::HeaderCut`], [`FormatError::UnsupportedVersion`],
 /// [`FormatError::HeaderTooLong`] or [`FormatError::HeaderText`].
 pub fn header_text(block: &[u8], file_len: u64) -> Result<&str> {
-    let magic = block
-        .get(..MAGIC.len().min(block.len()))
-        .unwrap_or_default();
+    let magic = block.get(..MAGIC.len().min(block.len())).unwrap_or_default();
     if magic.is_empty() || !MAGIC.starts_with(magic) {
-        return Err(FormatError::NotIac {
-            found: magic.to_vec(),
-        });
+        return Err(FormatError::NotIac { found: magic.to_vec() });
     }
     let cut = || FormatError::HeaderCut { len: file_len };
     if file_len < HEADER_BYTES {
         return Err(cut());
     }
     let word = |from: usize| -> Result<u32> {
-        let bytes = block
-            .get(from..)
-            .and_then(|rest| rest.first_chunk::<4>())
-            .ok_or_else(cut)?;
+        let bytes = block.get(from..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(cut)?;
         Ok(u32::from_le_bytes(*bytes))
     };
     let version = word(12)?;
@@ -53,17 +46,13 @@ pub fn header_text(block: &[u8], file_len: u64) -> Result<&str> {
     }
     let length = word(8)?;
     if u64::from(length) > MAX_HEADER_TEXT {
-        return Err(FormatError::HeaderTooLong {
-            len: u64::from(length),
-        });
+        return Err(FormatError::HeaderTooLong { len: u64::from(length) });
     }
     let text = usize::try_from(length)
         .ok()
         .and_then(|length| block.get(PREFIX_BYTES..)?.get(..length))
         .ok_or_else(cut)?;
-    std::str::from_utf8(text).map_err(|error| FormatError::HeaderText {
-        reason: error.to_string(),
-    })
+    std::str::from_utf8(text).map_err(|error| FormatError::HeaderText { reason: error.to_string() })
 }
 
 /// The header of a pack: its members and the layout that they describe.
@@ -119,14 +108,7 @@ impl Header {
             Ok(shape) => (shape, None),
             Err(error) => (None, Some(error)),
         };
-        Ok(Self {
-            text,
-            members: Arc::new(members),
-            layout,
-            fixed,
-            fixed_error,
-            checksums: sums,
-        })
+        Ok(Self { text, members: Arc::new(members), layout, fixed, fixed_error, checksums: sums })
     }
 
     /// The JSON text as it stands in the file.
@@ -281,10 +263,7 @@ pub fn header_block(text: &str) -> Result<Vec<u8>> {
 
 fn too_long(text: &str) -> FormatError {
     FormatError::Argument {
-        reason: format!(
-            "header text has {} bytes, but at most {MAX_HEADER_TEXT} fit",
-            text.len()
-        ),
+        reason: format!("header text has {} bytes, but at most {MAX_HEADER_TEXT} fit", text.len()),
     }
 }
 
@@ -339,9 +318,7 @@ fn listed_extensions<'a>(members: &'a Map<String, Value>, name: &str) -> Vec<&'a
 /// A row count: an integer, or what older writers made of one (a float without fraction, decimal
 /// digits in a string).
 fn count(members: &Map<String, Value>, field: &str) -> Result<u64> {
-    let value = members
-        .get(field)
-        .ok_or_else(|| FormatError::field_error(field, "missing"))?;
+    let value = members.get(field).ok_or_else(|| FormatError::field_error(field, "missing"))?;
     let found = match value {
         Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
         Value::String(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -411,10 +388,7 @@ mod tests {
             for flip in [1, 0x20, 0x80, 0xff] {
                 let mut bad = good.clone();
                 bad[position] ^= flip;
-                assert!(
-                    Header::parse(&bad, FILE_LEN).is_err(),
-                    "byte {position} ^ {flip}"
-                );
+                assert!(Header::parse(&bad, FILE_LEN).is_err(), "byte {position} ^ {flip}");
             }
         }
     }
@@ -423,14 +397,8 @@ mod tests {
     fn foreign_files_are_told_from_cut_ones() {
         for (bytes, message) in [
             (&b""[..], "not an IAC file: the file is empty"),
-            (
-                b"PK\x03\x04abcdefgh",
-                "not an IAC file: starts with \"PK\\x03\\x04abcd\"",
-            ),
-            (
-                b"\x89PNG\r\n\x1a\n",
-                "not an IAC file: starts with \"\\x89PNG\\r\\n\\x1a\\n\"",
-            ),
+            (b"PK\x03\x04abcdefgh", "not an IAC file: starts with \"PK\\x03\\x04abcd\""),
+            (b"\x89PNG\r\n\x1a\n", "not an IAC file: starts with \"\\x89PNG\\r\\n\\x1a\\n\""),
             (b"hi", "not an IAC file: starts with \"hi\""),
             (b"IATRO", "header cut at 5 bytes (a header has 65536 bytes)"),
         ] {
@@ -453,18 +421,12 @@ mod tests {
         copied.remove("extensions");
         copied.insert("checksums".to_owned(), Value::from("my own"));
         assert!(build_header_text(&copied, &facts(Some(Checksums::of_tables(5, 6)))).is_err());
-        assert!(
-            build_header_text(&copied, &facts(None))
-                .unwrap()
-                .contains("checksums")
-        );
+        assert!(build_header_text(&copied, &facts(None)).unwrap().contains("checksums"));
     }
 
     #[test]
     fn text_fits_to_the_byte() {
-        let empty = build_header_text(&members(r#"{"x":""}"#), &facts(None))
-            .unwrap()
-            .len();
+        let empty = build_header_text(&members(r#"{"x":""}"#), &facts(None)).unwrap().len();
         let room = 65_520 - empty;
         let fill = |bytes: usize| {
             let mut members = Map::new();
@@ -482,9 +444,7 @@ mod tests {
         assert_eq!(parse(r#"{"n":3}"#), Some(3));
         assert_eq!(parse(r#"{"n":3.0}"#), Some(3));
         assert_eq!(parse(r#"{"n":"3"}"#), Some(3));
-        for bad in [
-            "3.5", "null", "-1", "\"\"", "\"-1\"", "\"3.0\"", "1e300", "[3]", "true",
-        ] {
+        for bad in ["3.5", "null", "-1", "\"\"", "\"-1\"", "\"3.0\"", "1e300", "[3]", "true"] {
             assert_eq!(parse(&format!("{{\"n\":{bad}}}")), None, "{bad}");
         }
         assert_eq!(parse("{}"), None);

@@ -91,22 +91,11 @@ impl RecordIndex {
             let rows = u64::try_from(offsets.len() / 8).unwrap_or(0);
             let crc32s = crc_chunks.as_mut().and_then(Iterator::next);
             if rows > 0 {
-                chunks.push(Chunk {
-                    start,
-                    offsets,
-                    lengths,
-                    crc32s,
-                });
+                chunks.push(Chunk { start, offsets, lengths, crc32s });
                 start = start.saturating_add(rows);
             }
         }
-        Ok(Some(Self {
-            chunks,
-            rows: start,
-            data_length,
-            signed_length,
-            crc32,
-        }))
+        Ok(Some(Self { chunks, rows: start, data_length, signed_length, crc32 }))
     }
 
     /// Number of rows.
@@ -156,10 +145,7 @@ impl RecordIndex {
     /// [`FormatError::RowOutOfRange`] for a row that the table does not have.
     #[inline]
     pub fn stated_span(&self, row: u64) -> Result<RowSpan> {
-        self.lookup(row).ok_or(FormatError::RowOutOfRange {
-            row,
-            rows: self.rows,
-        })
+        self.lookup(row).ok_or(FormatError::RowOutOfRange { row, rows: self.rows })
     }
 
     #[inline]

@@ -15,9 +15,8 @@ const MAX_DEPTH: usize = 127;
 ///
 /// Members of any other top-level value are reported as missing, as for an empty object.
 pub(crate) fn parse_object(text: &str) -> Result<Map<String, Value>> {
-    let value: Value = serde_json::from_str(text).map_err(|error| FormatError::HeaderText {
-        reason: error.to_string(),
-    })?;
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| FormatError::HeaderText { reason: error.to_string() })?;
     let Value::Object(mut members) = value else {
         return Err(FormatError::HeaderText {
             reason: format!("top level is {}, not an object", kind_name(&value)),
@@ -67,9 +66,7 @@ fn canonical_number(number: &Number) -> Result<Number, String> {
             return Ok(Number::from(integer));
         }
     }
-    double
-        .and_then(Number::from_f64)
-        .ok_or_else(|| format!("number {number} is out of range"))
+    double.and_then(Number::from_f64).ok_or_else(|| format!("number {number} is out of range"))
 }
 
 fn write_value(out: &mut String, value: &Value, depth: usize) -> Result<()> {
@@ -170,9 +167,8 @@ fn write_number(out: &mut String, number: &Number) -> Result<()> {
         out.push_str(&integer.to_string());
     } else if let Some(double) = canonical.as_f64() {
         // A bare double is written in its shortest form whatever features are on.
-        let digits = serde_json::to_string(&double).map_err(|error| FormatError::Argument {
-            reason: error.to_string(),
-        })?;
+        let digits = serde_json::to_string(&double)
+            .map_err(|error| FormatError::Argument { reason: error.to_string() })?;
         out.push_str(&digits);
     }
     Ok(())

@@ -46,24 +46,11 @@ impl Layout {
                 "segments of {slide_table}, {index_table} and {data} bytes do not fit into one file"
             ),
         };
-        let slide = Segment {
-            offset: HEADER_BYTES,
-            length: slide_table,
-        };
-        let index = Segment {
-            offset: slide.end().ok_or_else(too_large)?,
-            length: index_table,
-        };
-        let data_segment = Segment {
-            offset: index.end().ok_or_else(too_large)?,
-            length: data,
-        };
+        let slide = Segment { offset: HEADER_BYTES, length: slide_table };
+        let index = Segment { offset: slide.end().ok_or_else(too_large)?, length: index_table };
+        let data_segment = Segment { offset: index.end().ok_or_else(too_large)?, length: data };
         data_segment.end().ok_or_else(too_large)?;
-        Ok(Self {
-            slide_table: slide,
-            index_table: index,
-            data: data_segment,
-        })
+        Ok(Self { slide_table: slide, index_table: index, data: data_segment })
     }
 
     /// Bytes of padding that a stream of `stream` bytes at `offset` needs so that what follows
@@ -78,14 +65,12 @@ impl Layout {
                 reason: format!("alignment of {alignment} bytes is not a power of two"),
             });
         }
-        let end = offset.checked_add(stream).and_then(|end| {
-            end.checked_next_multiple_of(alignment)
-                .map(|aligned| (end, aligned))
-        });
-        end.and_then(|(end, aligned)| aligned.checked_sub(end))
-            .ok_or_else(|| FormatError::Argument {
-                reason: format!("segment of {stream} bytes is too large"),
-            })
+        let end = offset
+            .checked_add(stream)
+            .and_then(|end| end.checked_next_multiple_of(alignment).map(|aligned| (end, aligned)));
+        end.and_then(|(end, aligned)| aligned.checked_sub(end)).ok_or_else(|| {
+            FormatError::Argument { reason: format!("segment of {stream} bytes is too large") }
+        })
     }
 
     /// The byte behind the data segment: the file's size, unless something was appended.
@@ -105,12 +90,7 @@ impl Layout {
     /// (steps 8 to 14 of container.md, section 2.1).
     pub(crate) fn from_members(members: &Map<String, Value>, file_len: u64) -> Result<Self> {
         let header_bytes = integer(members, "header_bytes")?;
-        expect(
-            "header_bytes",
-            header_bytes,
-            HEADER_BYTES,
-            "the size of the fixed header",
-        )?;
+        expect("header_bytes", header_bytes, HEADER_BYTES, "the size of the fixed header")?;
         let slide = Segment {
             offset: integer(members, "slide_table_offset")?,
             length: integer(members, "slide_table_length")?,
@@ -123,32 +103,13 @@ impl Layout {
             offset: integer(members, "data_offset")?,
             length: integer(members, "data_length")?,
         };
-        expect(
-            "slide_table_offset",
-            slide.offset,
-            HEADER_BYTES,
-            "the end of the header",
-        )?;
+        expect("slide_table_offset", slide.offset, HEADER_BYTES, "the end of the header")?;
         let slide_end = end_within("slide_table_length", slide, file_len)?;
         let index_end = end_within("index_table_length", index, file_len)?;
-        expect(
-            "index_table_offset",
-            index.offset,
-            slide_end,
-            "the end of the slide table",
-        )?;
-        expect(
-            "data_offset",
-            data.offset,
-            index_end,
-            "the end of the index table",
-        )?;
+        expect("index_table_offset", index.offset, slide_end, "the end of the slide table")?;
+        expect("data_offset", data.offset, index_end, "the end of the index table")?;
         end_within("data_length", data, file_len)?;
-        Ok(Self {
-            slide_table: slide,
-            index_table: index,
-            data,
-        })
+        Ok(Self { slide_table: slide, index_table: index, data })
     }
 
     /// Writes the layout's members over whatever the caller has under their names.
@@ -188,10 +149,7 @@ fn expect(field: &str, found: u64, expected: u64, what: &str) -> Result<()> {
     if found == expected {
         return Ok(());
     }
-    Err(FormatError::field_error(
-        field,
-        format!("found {found}, expected {expected} ({what})"),
-    ))
+    Err(FormatError::field_error(field, format!("found {found}, expected {expected} ({what})")))
 }
 
 fn end_within(field: &str, segment: Segment, file_len: u64) -> Result<u64> {
@@ -214,27 +172,9 @@ mod tests {
     #[test]
     fn segments_follow_each_other() {
         let layout = Layout::new(64, 128, 1000).unwrap();
-        assert_eq!(
-            layout.slide_table,
-            Segment {
-                offset: 65_536,
-                length: 64
-            }
-        );
-        assert_eq!(
-            layout.index_table,
-            Segment {
-                offset: 65_600,
-                length: 128
-            }
-        );
-        assert_eq!(
-            layout.data,
-            Segment {
-                offset: 65_728,
-                length: 1000
-            }
-        );
+        assert_eq!(layout.slide_table, Segment { offset: 65_536, length: 64 });
+        assert_eq!(layout.index_table, Segment { offset: 65_600, length: 128 });
+        assert_eq!(layout.data, Segment { offset: 65_728, length: 1000 });
         assert_eq!(layout.end(), 66_728);
         assert_eq!(layout.data_alignment(), 64);
     }
@@ -261,10 +201,7 @@ mod tests {
         let layout = Layout::new(560, 664, 52).unwrap();
         let mut members = Map::new();
         layout.write_members(&mut members);
-        assert_eq!(
-            Layout::from_members(&members, layout.end()).unwrap(),
-            layout
-        );
+        assert_eq!(Layout::from_members(&members, layout.end()).unwrap(), layout);
         let error = Layout::from_members(&members, layout.end() - 1).unwrap_err();
         assert_eq!(error.field(), Some("data_length"));
     }

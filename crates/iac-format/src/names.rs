@@ -64,8 +64,7 @@ pub fn pack_path(source: &Path, code: PackCode) -> Result<PathBuf> {
 /// Whether a path is named like a finished pack.
 #[must_use]
 pub fn is_pack_name(path: &Path) -> bool {
-    path.file_name()
-        .is_some_and(|name| name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()))
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()))
 }
 
 #[cfg(test)]
@@ -74,11 +73,9 @@ mod tests {
 
     #[test]
     fn the_source_suffix_is_replaced() {
-        for (source, expected) in [
-            ("a/b.ndpi", "a/b.pat.iac"),
-            ("scan", "scan.pat.iac"),
-            ("x.ome.tiff", "x.ome.pat.iac"),
-        ] {
+        for (source, expected) in
+            [("a/b.ndpi", "a/b.pat.iac"), ("scan", "scan.pat.iac"), ("x.ome.tiff", "x.ome.pat.iac")]
+        {
             assert_eq!(
                 pack_path(Path::new(source), PackCode::Pathology).unwrap(),
                 Path::new(expected)
