@@ -1,0 +1,88 @@
+# Everything that people and continuous integration run. `make help` lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# One profile for all, so that native libraries are built once.
+PROFILE ?= ci
+# Seconds per fuzz target in `make fuzz-smoke` and in `make soak`.
+FUZZ_SECONDS ?= 12
+SOAK_SECONDS ?= 600
+# For `make fuzz`.
+TARGET ?=
+TIME ?= 300
+
+export IAC_CALLER_PATH := $(PATH)
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+CARGO_TEST := cargo test --profile $(PROFILE)
+
+.PHONY: help
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: ## install what this machine lacks (compiler, cmake, nasm, python3-venv, Rust)
+	@scripts/setup.sh
+
+.PHONY: reference
+reference: setup ## make the private virtual environment with the reference packages
+	@scripts/reference-env.sh >/dev/null
+
+.PHONY: demo
+demo: setup ## build the iac command and show a pack being written, verified and read
+	cargo run --profile $(PROFILE) -p iac-cli -- demo
+
+.PHONY: test
+test: setup reference ## all tests, all features
+	$(CARGO_TEST) --workspace --all-features
+
+.PHONY: lint
+lint: setup ## format, clippy with warnings as errors, licences
+	cargo fmt --all --check
+	cargo clippy --profile $(PROFILE) --workspace --all-targets --all-features -- -D warnings
+	@if cargo deny --version >/dev/null 2>&1; then \
+		cargo deny check licenses bans sources; \
+	else \
+		echo 'lint: cargo-deny is not installed, licences and sources were not checked' >&2; \
+	fi
+
+.PHONY: doc
+doc: setup ## the API documentation, warnings as errors
+	RUSTDOCFLAGS='-D warnings' cargo doc --profile $(PROFILE) --workspace --no-deps --all-features
+
+.PHONY: features
+features: setup ## each feature set compiles, and the tests pass with none and with the default ones
+	$(CARGO_TEST) --workspace --exclude iac-interop --no-default-features
+	$(CARGO_TEST) --workspace --exclude iac-interop
+	$(CARGO_TEST) -p iac-format --features serde-json-extremes
+	scripts/features.sh $(PROFILE)
+
+.PHONY: fuzz-smoke
+fuzz-smoke: setup ## every fuzz target for FUZZ_SECONDS
+	scripts/fuzz.sh $(FUZZ_SECONDS)
+
+.PHONY: check
+check: lint test doc features fuzz-smoke ## all that continuous integration runs
+
+.PHONY: fuzz
+fuzz: setup ## one fuzz target for longer: make fuzz TARGET=pack TIME=600
+	@[ -n "$(TARGET)" ] || { echo 'fuzz: say which one, as in make fuzz TARGET=pack TIME=600' >&2; exit 2; }
+	scripts/fuzz.sh $(TIME) $(TARGET)
+
+.PHONY: soak
+soak: setup reference ## property tests and fuzzing for much longer than in check
+	PROPTEST_CASES=20000 IAC_SOAK=1 $(CARGO_TEST) --workspace --all-features
+	scripts/fuzz.sh $(SOAK_SECONDS)
+
+.PHONY: bench
+bench: setup ## our own numbers (criterion)
+	cargo bench -p iac-benches
+
+.PHONY: bench-compare
+bench-compare: setup reference ## the reference packages and this workspace on the same bytes
+	cargo run --release -p iac-benches --bin compare
+
+.PHONY: clean
+clean: ## remove what was built, the virtual environment included
+	cargo clean
+	rm -rf .venv fuzz/target fuzz/corpus fuzz/seeds fuzz/artifacts

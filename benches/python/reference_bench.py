@@ -1,0 +1,178 @@
+"""The reference packages' side of the comparison.
+
+Takes commands on standard input and answers on standard output, one JSON object per line, until
+the input ends. Measurements give the seconds of wall time and of processor time (user and system,
+all threads) that the whole command took.
+"""
+
+import gc
+import itertools
+import json
+import os
+import sys
+import time
+import zlib
+
+import numpy
+import pyarrow
+from iatro import iac
+
+STATE = {}
+
+
+def status(name):
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+    raise KeyError(name)
+
+
+def resident():
+    return status("RssAnon") + status("RssFile")
+
+
+def written():
+    with open("/proc/self/io") as file:
+        counters = dict(line.split(": ") for line in file.read().splitlines())
+    return int(counters["wchar"]), int(counters["write_bytes"])
+
+
+def measured(work):
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return {"wall": wall, "cpu": cpu}
+
+
+def use(command):
+    """Opens a pack and reads all of it once, so that its pages are mapped."""
+    reader = iac.PackReader(command["path"])
+    rows = numpy.fromfile(command["rows"], dtype="<u8")
+    size = command["batch"]
+    STATE["reader"] = reader
+    STATE["path"] = command["path"]
+    STATE["batches"] = [rows[at : at + size].tolist() for at in range(0, len(rows), size)]
+    count = reader.index_table.num_rows
+    for first in range(0, count, size):
+        some = list(range(first, min(first + size, count)))
+        reader.read_payloads(some)
+        reader.read_payload_views(some)
+    gc.collect()
+    return {"rows": count}
+
+
+def batches(command):
+    return STATE["batches"][command["first"] : command["first"] + command["count"]]
+
+
+def check(command):
+    """The checksum of some batches, to be compared with ours."""
+    payloads, views = 0, 0
+    for rows in batches(command):
+        for payload in STATE["reader"].read_payloads(rows):
+            payloads = zlib.crc32(payload, payloads)
+        for view in STATE["reader"].read_payload_views(rows):
+            views = zlib.crc32(view, views)
+    return {"payloads": payloads, "views": views}
+
+
+def payloads(command):
+    chosen, read = batches(command), STATE["reader"].read_payloads
+
+    def work():
+        for rows in chosen:
+            read(rows)
+
+    return measured(work)
+
+
+def views(command):
+    chosen, read = batches(command), STATE["reader"].read_payload_views
+
+    def work():
+        for rows in chosen:
+            read(rows)
+
+    return measured(work)
+
+
+def single(command):
+    chosen = [row for rows in batches(command) for row in rows]
+    read = STATE["reader"].read_payload
+
+    def work():
+        for row in chosen:
+            read(row)
+
+    return measured(work)
+
+
+def sequential(command):
+    def work():
+        for _ in iac.iter_payloads(STATE["path"]):
+            pass
+
+    return measured(work)
+
+
+def open_first(command):
+    """Opens a pack and reads one record, several times."""
+    path, row = command["path"], command["row"]
+
+    def work():
+        for _ in range(command["repeat"]):
+            iac.clear_caches()
+            iac.PackReader(path).read_payload(row)
+
+    return measured(work)
+
+
+def open_memory(command):
+    """What a pack that was just opened holds in memory."""
+    before = resident()
+    reader = iac.PackReader(command["path"])
+    reader.index_table.schema
+    opened = resident()
+    reader.read_payload(command["row"])
+    return {"opened": opened - before, "first": resident() - before}
+
+
+def write(command):
+    with open(command["pool"], "rb") as file:
+        pool = file.read()
+    size, count = command["record"], command["count"]
+    pieces = [pool[at : at + size] for at in range(0, len(pool), size)]
+    del pool
+    index = pyarrow.table({"item_id": ["item-%08d" % row for row in range(count)]})
+    header = {"payload_type": "benchmark", "codec": "none"}
+    stream = itertools.islice(itertools.cycle(pieces), count)
+    before = written()
+    answer = measured(
+        lambda: iac.build_pack_streaming(command["path"], header, pyarrow.table({}), index, stream)
+    )
+    after = written()
+    answer["wchar"], answer["write_bytes"] = after[0] - before[0], after[1] - before[1]
+    answer["file"] = os.path.getsize(command["path"])
+    answer["peak"] = status("VmHWM")
+    return answer
+
+
+COMMANDS = {
+    work.__name__: work
+    for work in (use, check, payloads, views, single, sequential, open_first, open_memory, write)
+}
+
+
+def main():
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = COMMANDS[command["op"]](command)
+        except Exception as error:
+            answer = {"error": "%s: %s" % (type(error).__name__, error)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

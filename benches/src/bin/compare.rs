@@ -1,0 +1,150 @@
+//! Measures the reference packages and this workspace on the same bytes in one run, in turns, and
+//! prints what each takes, the ratios, and which targets are reached.
+#![allow(
+    clippy::print_stdout,
+    clippy::arithmetic_side_effects,
+    reason = "a program that reports, and reckons with numbers of its own"
+)]
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use iac_benches::opens::Opens;
+use iac_benches::peer::Program;
+use iac_benches::reads::Reads;
+use iac_benches::report::{Goal, Section, to_json};
+use iac_benches::writes::Writes;
+use iac_benches::{Result, process, sample, serve};
+use serde_json::json;
+
+/// The reference packages and this workspace on the same bytes, beside the plain limit
+///
+/// Every figure is the median of several rounds, in which the sides take turns; `least` is the
+/// smallest of them. Times are processor time, user and system, unless a line says wall.
+#[derive(Debug, Parser)]
+#[command(name = "compare")]
+struct Arguments {
+    /// Small packs and few rounds: shows that the program works, not how fast anything is
+    #[arg(long)]
+    quick: bool,
+    /// Repetitions of each measurement (five at least for figures that are quoted)
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Sections to measure: all, if none is named
+    #[arg(long, value_delimiter = ',', value_parser = SECTIONS)]
+    only: Vec<String>,
+    /// Folder for the packs (about 5 GiB while it runs); default: the system's temporary folder
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Where the figures go as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Python with the reference packages; default: the private environment, made on first use
+    #[arg(long)]
+    python: Option<PathBuf>,
+    /// Measure without the reference
+    #[arg(long)]
+    no_reference: bool,
+    /// Answer commands on standard input instead
+    #[arg(long, hide = true)]
+    serve: bool,
+}
+
+const SECTIONS: [&str; 5] = ["reads-1k", "reads-4-60k", "open-200k", "open-10m", "write"];
+
+enum Task {
+    Reads(Reads),
+    Opens(Opens),
+    Writes(Writes),
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    if arguments.serve {
+        return serve::serve(std::io::stdin().lock(), std::io::stdout().lock());
+    }
+    let reference = if arguments.no_reference {
+        None
+    } else {
+        Some(Program::reference(arguments.python.as_deref())?)
+    };
+    let rounds = arguments.rounds.unwrap_or(if arguments.quick { 2 } else { 7 }).max(1);
+    let (_folder, folder) = sample::scratch(arguments.dir.as_deref())?;
+    let machine = process::machine();
+    println!("machine: {machine}");
+    let mut sections: Vec<Section> = Vec::new();
+    for (name, task) in SECTIONS.iter().zip(tasks(arguments.quick, rounds)) {
+        if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == name) {
+            continue;
+        }
+        let section = match task {
+            Task::Reads(reads) => reads.run(&folder, reference.as_ref()),
+            Task::Opens(opens) => opens.run(&folder, reference.as_ref()),
+            Task::Writes(writes) => writes.run(&folder, reference.as_ref()),
+        }?;
+        println!("{section}");
+        sections.push(section);
+    }
+    if arguments.quick {
+        println!("A quick run: the packs are too small for these figures to mean anything.");
+    }
+    let load_at_end = process::load();
+    println!("load at the end: {load_at_end}");
+    if let Some(path) = &arguments.json {
+        let settings =
+            json!({"quick": arguments.quick, "rounds": rounds, "load_at_end": load_at_end});
+        let text = format!("{:#}\n", to_json(&machine, &settings, &sections));
+        std::fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+/// What is measured, in the order of [`SECTIONS`].
+fn tasks(quick: bool, rounds: usize) -> [Task; 5] {
+    let part = if quick { 16 } else { 1 };
+    let kilobyte = Reads {
+        title: "random batches of 256, records of 900 to 1,100 bytes",
+        pack_bytes: (1 << 30) / part,
+        lengths: sample::KILOBYTE,
+        seed: 1,
+        batches: if quick { 40 } else { 400 },
+        rounds,
+        owned: 1.8,
+        owned_on_two: None,
+        contiguous: Goal::TimesReference(3.5),
+    };
+    let tiles = Reads {
+        title: "random batches of 256, records of 4 to 60 KiB",
+        lengths: sample::TILES,
+        seed: 2,
+        batches: if quick { 8 } else { 48 },
+        owned: 1.3,
+        owned_on_two: Some(2.0),
+        contiguous: Goal::PartOfPlain(0.95),
+        ..kilobyte
+    };
+    let small = Opens {
+        rows: 200_000 / part,
+        rounds,
+        ours: 100,
+        reference: 5,
+        times: 25.0,
+        resident: None,
+    };
+    let large = Opens {
+        rows: 10_000_000 / part,
+        ours: 20,
+        reference: 1,
+        times: 20.0,
+        resident: Some(32.0),
+        ..small
+    };
+    let write = Writes { record: 65_536, count: (1 << 31) / part / 65_536, rounds };
+    [
+        Task::Reads(kilobyte),
+        Task::Reads(tiles),
+        Task::Opens(small),
+        Task::Opens(large),
+        Task::Writes(write),
+    ]
+}

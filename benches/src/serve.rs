@@ -1,0 +1,130 @@
+//! Our side of what must be measured in a process of its own: memory, I/O counters, writing.
+
+use std::convert::Infallible;
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use iac_reader::{PackReader, ReadOptions};
+use iac_writer::{Table, build_pack_streaming};
+use serde_json::{Value, json};
+
+use crate::clock::measure;
+use crate::process::{peak_resident_bytes, resident_bytes, written_bytes};
+use crate::{Result, sample};
+
+/// Answers commands until the input ends: `open_first`, `open_memory`, `write` and
+/// `plain_write`.
+///
+/// # Errors
+///
+/// When input or output fail; failures of a command are answers.
+pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<()> {
+    for line in input.lines() {
+        let answer = answer(&serde_json::from_str(&line?)?)
+            .unwrap_or_else(|error| json!({"error": error.to_string()}));
+        writeln!(output, "{answer}")?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+fn answer(command: &Value) -> Result<Value> {
+    match text(command, "op")? {
+        "open_first" => open_first(command),
+        "open_memory" => open_memory(command),
+        "write" => write(command),
+        "plain_write" => plain_write(command),
+        other => Err(format!("unknown command {other}").into()),
+    }
+}
+
+/// The first open of this process, when `repeat` is 1.
+fn open_first(command: &Value) -> Result<Value> {
+    let (path, row) = (text(command, "path")?, integer(command, "row")?);
+    let options = ReadOptions::default().use_header_cache(false);
+    let ((), time) = measure(|| {
+        for _ in 0..integer(command, "repeat")? {
+            black_box(PackReader::open_with(path, &options)?.read(row)?);
+        }
+        Ok(())
+    })?;
+    Ok(json!({"cpu": time.cpu, "wall": time.wall}))
+}
+
+fn open_memory(command: &Value) -> Result<Value> {
+    let (path, row) = (text(command, "path")?, integer(command, "row")?);
+    let before = resident_bytes()?;
+    let pack = PackReader::open_with(path, &ReadOptions::default().use_header_cache(false))?;
+    pack.kind()?;
+    let opened = resident_bytes()?;
+    pack.read(row)?;
+    let first = resident_bytes()?;
+    Ok(json!({
+        "opened": opened.saturating_sub(before),
+        "first": first.saturating_sub(before),
+    }))
+}
+
+fn write(command: &Value) -> Result<Value> {
+    let path = text(command, "path")?;
+    let (pool, record, count) = payloads(command)?;
+    let index = sample::index_table(count)?;
+    let payloads = pool.chunks_exact(record).cycle();
+    let payloads = payloads.take(usize::try_from(count)?).map(Ok::<_, Infallible>);
+    let sync = command.get("sync").and_then(Value::as_bool) == Some(true);
+    let options = sample::options().overwrite(false).sync(sync);
+    counted(path, || {
+        build_pack_streaming(path, &sample::header(), &Table::empty(), &index, payloads, &options)?;
+        Ok(())
+    })
+}
+
+/// The payloads alone, in one file, with nothing but `write`.
+fn plain_write(command: &Value) -> Result<Value> {
+    let path = text(command, "path")?;
+    let (pool, record, count) = payloads(command)?;
+    let sync = command.get("sync").and_then(Value::as_bool) == Some(true);
+    counted(path, || {
+        let mut file = File::create_new(path)?;
+        let payloads = pool.chunks_exact(record).cycle();
+        for payload in payloads.take(usize::try_from(count)?) {
+            file.write_all(payload)?;
+        }
+        if sync {
+            file.sync_all()?;
+        }
+        Ok(())
+    })
+}
+
+fn payloads(command: &Value) -> Result<(Vec<u8>, usize, u64)> {
+    let pool = fs::read(text(command, "pool")?)?;
+    let record = usize::try_from(integer(command, "record")?)?;
+    Ok((pool, record, integer(command, "count")?))
+}
+
+fn counted(path: &str, work: impl FnOnce() -> Result<()>) -> Result<Value> {
+    let before = written_bytes()?;
+    let ((), time) = measure(work)?;
+    let after = written_bytes()?;
+    Ok(json!({
+        "cpu": time.cpu,
+        "wall": time.wall,
+        "wchar": after.0.saturating_sub(before.0),
+        "write_bytes": after.1.saturating_sub(before.1),
+        "file": fs::metadata(Path::new(path))?.len(),
+        "peak": peak_resident_bytes()?,
+    }))
+}
+
+fn text<'a>(command: &'a Value, name: &str) -> Result<&'a str> {
+    let value = command.get(name).and_then(Value::as_str);
+    value.ok_or_else(|| format!("the command has no text {name}").into())
+}
+
+fn integer(command: &Value, name: &str) -> Result<u64> {
+    let value = command.get(name).and_then(Value::as_u64);
+    value.ok_or_else(|| format!("the command has no number {name}").into())
+}
