@@ -91,24 +91,51 @@ impl Header {
         let text = text.into();
         let members = parse_object(&text)?;
         let layout = Layout::from_members(&members, file_len)?;
-        let listed = listed_extensions(&members, EXTENSIONS_MEMBER);
-        let sums = Checksums::from_members(&members, listed.contains(&CHECKSUMS_EXTENSION))?;
-        if let Some(sums) = sums {
-            let computed = checksums::sum_of_text(&text);
-            if computed != sums.header {
-                return Err(FormatError::Checksum {
-                    what: "header",
-                    stored: sums.header,
-                    computed,
-                });
-            }
+        let sums = sums_of(&members)?;
+        if let Some(error) = sums.and_then(|sums| wrong_sum(&text, sums)) {
+            return Err(error);
         }
+        Ok(Self::assemble(text, members, layout, sums))
+    }
+
+    /// Interprets a header's JSON text as far as it can be, for those who rescue what is left of a
+    /// damaged pack; what is wrong comes beside it.
+    ///
+    /// Altered text is accepted as long as it describes a layout, and a data segment that reaches
+    /// past the file's end is shortened to what is there. Nothing that comes out of such a header
+    /// can be relied on without a checksum of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Header::from_text`] where the layout cannot be made out.
+    pub fn from_damaged_text(
+        text: impl Into<Arc<str>>,
+        file_len: u64,
+    ) -> Result<(Self, Vec<FormatError>)> {
+        let text = text.into();
+        let members = parse_object(&text)?;
+        let (layout, cut) = Layout::from_cut_members(&members, file_len)?;
+        let mut damage: Vec<FormatError> = cut.into_iter().collect();
+        let sums = sums_of(&members).unwrap_or_else(|error| {
+            damage.push(error);
+            None
+        });
+        damage.extend(sums.and_then(|sums| wrong_sum(&text, sums)));
+        Ok((Self::assemble(text, members, layout, sums), damage))
+    }
+
+    fn assemble(
+        text: Arc<str>,
+        members: Map<String, Value>,
+        layout: Layout,
+        checksums: Option<Checksums>,
+    ) -> Self {
         // A wrong shape is reported when rows are read: header and tables stay readable.
         let (fixed, fixed_error) = match FixedShape::from_members(&members) {
             Ok(shape) => (shape, None),
             Err(error) => (None, Some(error)),
         };
-        Ok(Self { text, members: Arc::new(members), layout, fixed, fixed_error, checksums: sums })
+        Self { text, members: Arc::new(members), layout, fixed, fixed_error, checksums }
     }
 
     /// The JSON text as it stands in the file.
@@ -308,6 +335,22 @@ fn set_checksums(all: &mut Map<String, Value>, sums: Option<Checksums>) -> Resul
     Ok(())
 }
 
+/// The sums that a header keeps.
+fn sums_of(members: &Map<String, Value>) -> Result<Option<Checksums>> {
+    let listed = listed_extensions(members, EXTENSIONS_MEMBER);
+    Checksums::from_members(members, listed.contains(&CHECKSUMS_EXTENSION))
+}
+
+/// What is wrong with the header's own sum.
+fn wrong_sum(text: &str, sums: Checksums) -> Option<FormatError> {
+    let computed = checksums::sum_of_text(text);
+    (computed != sums.header).then_some(FormatError::Checksum {
+        what: "header",
+        stored: sums.header,
+        computed,
+    })
+}
+
 fn listed_extensions<'a>(members: &'a Map<String, Value>, name: &str) -> Vec<&'a str> {
     match members.get(name) {
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
@@ -391,6 +434,27 @@ mod tests {
                 assert!(Header::parse(&bad, FILE_LEN).is_err(), "byte {position} ^ {flip}");
             }
         }
+    }
+
+    #[test]
+    fn a_damaged_header_is_interpreted_only_for_those_who_ask_for_it() {
+        let members = members(r#"{"payload_type":"raw_files"}"#);
+        let sums = facts(Some(Checksums::of_tables(7, 8)));
+        let text = build_header_text(&members, &sums).unwrap();
+        let (header, damage) = Header::from_damaged_text(text.as_str(), FILE_LEN).unwrap();
+        assert!(damage.is_empty());
+        assert_eq!(header.text(), text);
+
+        let altered = text.replace("raw_files", "row_files");
+        assert!(Header::from_text(altered.as_str(), FILE_LEN).is_err());
+        let (header, damage) = Header::from_damaged_text(altered, FILE_LEN - 2).unwrap();
+        assert_eq!(header.payload_type(), Some("row_files"));
+        assert_eq!(header.layout().data.length, 50);
+        let kinds: Vec<crate::ErrorKind> = damage.iter().map(FormatError::kind).collect();
+        assert_eq!(kinds, [crate::ErrorKind::Damaged, crate::ErrorKind::Checksum]);
+
+        let broken = text.replace("\"header_bytes\": 65536", "\"header_bytes\": 65537");
+        assert!(Header::from_damaged_text(broken, FILE_LEN).is_err());
     }
 
     #[test]

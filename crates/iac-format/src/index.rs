@@ -125,17 +125,76 @@ impl RecordIndex {
     #[inline]
     pub fn span(&self, row: u64) -> Result<RowSpan> {
         let span = self.stated_span(row)?;
+        if self.fits(&span) {
+            return Ok(span);
+        }
+        Err(self.span_error(row, &span))
+    }
+
+    /// The spans of many rows, added to `spans` in the order asked for; with their checksums only
+    /// when asked for.
+    ///
+    /// The columns are visited one after the other: independent loads in a short loop overlap in
+    /// the processor, and the rows of a large index lie far apart.
+    ///
+    /// # Errors
+    ///
+    /// As [`RecordIndex::span`], for the first row in the order asked for.
+    pub fn gather(&self, rows: &[u64], crc32: bool, spans: &mut Vec<RowSpan>) -> Result<()> {
+        spans.reserve(rows.len());
+        let [chunk] = self.chunks.as_slice() else {
+            for row in rows {
+                spans.push(self.span(*row)?);
+            }
+            return Ok(());
+        };
+        let first = spans.len();
+        for row in rows {
+            let offset = usize::try_from(*row).ok().and_then(|at| word(&chunk.offsets, at));
+            let offset = offset.ok_or_else(|| self.first_error(rows, *row))?;
+            spans.push(RowSpan { offset: u64::from_le_bytes(*offset), length: 0, crc32: None });
+        }
+        let added = spans.get_mut(first..).unwrap_or_default();
+        let mut fit = true;
+        for (span, row) in added.iter_mut().zip(rows) {
+            let length = usize::try_from(*row).ok().and_then(|at| word(&chunk.lengths, at));
+            span.length = length.map_or(0, |length| u32::from_le_bytes(*length));
+            fit &= self.fits(span);
+        }
+        if !fit {
+            return Err(self.first_error(rows, self.rows));
+        }
+        if let (true, Some(crc32s)) = (crc32, &chunk.crc32s) {
+            for (span, row) in added.iter_mut().zip(rows) {
+                let crc32 = usize::try_from(*row).ok().and_then(|at| word(crc32s, at));
+                span.crc32 = crc32.map(|crc32| u32::from_le_bytes(*crc32));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the first bad row of a selection, in which `row` is known to be bad.
+    #[cold]
+    fn first_error(&self, rows: &[u64], row: u64) -> FormatError {
+        let first = rows.iter().find_map(|row| self.span(*row).err());
+        first.unwrap_or(FormatError::RowOutOfRange { row, rows: self.rows })
+    }
+
+    #[inline]
+    fn fits(&self, span: &RowSpan) -> bool {
         let end = span.offset.checked_add(u64::from(span.length));
         let negative = self.signed_length && span.length > i32::MAX.unsigned_abs();
-        if negative || end.is_none_or(|end| end > self.data_length) {
-            return Err(FormatError::Span {
-                row,
-                offset: span.offset,
-                length: u64::from(span.length),
-                data_length: self.data_length,
-            });
+        !negative && end.is_some_and(|end| end <= self.data_length)
+    }
+
+    #[cold]
+    fn span_error(&self, row: u64, span: &RowSpan) -> FormatError {
+        FormatError::Span {
+            row,
+            offset: span.offset,
+            length: u64::from(span.length),
+            data_length: self.data_length,
         }
-        Ok(span)
     }
 
     /// The span of a row as the table states it, whether or not it lies inside the data segment.

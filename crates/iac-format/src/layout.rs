@@ -112,6 +112,23 @@ impl Layout {
         Ok(Self { slide_table: slide, index_table: index, data })
     }
 
+    /// The same for a file that may have been cut: a data segment that reaches past the file's end
+    /// is shortened to what is there, and the complaint about it comes beside the layout.
+    pub(crate) fn from_cut_members(
+        members: &Map<String, Value>,
+        file_len: u64,
+    ) -> Result<(Self, Option<FormatError>)> {
+        match Self::from_members(members, file_len) {
+            Err(error) if error.field() == Some("data_length") => {
+                let mut layout = Self::from_members(members, u64::MAX)?;
+                // The data segment's start was within the file, or the complaint were another.
+                layout.data.length = file_len.saturating_sub(layout.data.offset);
+                Ok((layout, Some(error)))
+            }
+            strict => strict.map(|layout| (layout, None)),
+        }
+    }
+
     /// Writes the layout's members over whatever the caller has under their names.
     pub(crate) fn write_members(&self, members: &mut Map<String, Value>) {
         for (name, value) in [
@@ -204,5 +221,24 @@ mod tests {
         assert_eq!(Layout::from_members(&members, layout.end()).unwrap(), layout);
         let error = Layout::from_members(&members, layout.end() - 1).unwrap_err();
         assert_eq!(error.field(), Some("data_length"));
+    }
+
+    #[test]
+    fn the_data_segment_of_a_cut_file_is_what_is_left_of_it() {
+        let layout = Layout::new(560, 664, 52).unwrap();
+        let mut members = Map::new();
+        layout.write_members(&mut members);
+        let cut = |len| Layout::from_cut_members(&members, len);
+        assert!(cut(layout.end()).unwrap().1.is_none());
+        for left in [0, 1, 51] {
+            let (found, complaint) = cut(layout.data.offset + left).unwrap();
+            assert_eq!(found.data.length, left);
+            assert_eq!(found.index_table, layout.index_table);
+            assert_eq!(complaint.unwrap().field(), Some("data_length"));
+        }
+        let error = cut(layout.data.offset - 1).unwrap_err();
+        assert_eq!(error.field(), Some("index_table_length"));
+        members.insert("data_length".to_owned(), Value::from(-1));
+        assert!(Layout::from_cut_members(&members, layout.end()).is_err());
     }
 }

@@ -1,1 +1,63 @@
-//! Operations on IatroCache (.iac) files: packing, extracting, verifying, salvaging, selecting
+//! Operations on IatroCache (.iac) files: packing, extracting, verifying, salvaging, selecting.
+//!
+//! What the `iac` command does, as library calls: each module is one operation.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`raw`] | packs files as they are |
+//! | [`extract`] | writes records as files into a folder |
+//! | [`check`] | verifies packs, one or many, and lists every fault |
+//! | [`salvage`] | copies what is sound out of a damaged pack |
+//! | [`digest`] | SHA-256 of stored and decoded records, which compares packs by content |
+//! | [`decode`] | records as their codec's output |
+//! | [`info`] | what a pack is, at a glance |
+//! | [`view`] | rows of a table as JSON, CSV or Arrow |
+//! | [`predicate`] | conditions that select rows |
+//! | [`rows`] | row numbers as people write them |
+//!
+//! Long work tells about itself through [`Progress`], which can also stop it. Results never depend
+//! on the number of threads.
+//!
+//! ```
+//! # let folder = tempfile::tempdir()?;
+//! # std::fs::write(folder.path().join("a.txt"), "hello")?;
+//! # let source = folder.path().join("a.txt");
+//! # let pack = folder.path().join("out.iac");
+//! use iac_ops::raw::{RawPackOptions, pack_raw};
+//! use iac_ops::{NoProgress, digest};
+//! use iac_reader::PackReader;
+//!
+//! let summary = pack_raw(&[source], &pack, &RawPackOptions::default(), &NoProgress)?;
+//! assert_eq!(summary.files, 1);
+//!
+//! let pack = PackReader::open(&pack)?;
+//! let options = digest::DigestOptions::default();
+//! digest::digest(&pack, None, &options, &NoProgress, &mut |row| {
+//!     assert_eq!(row.bytes, Some(5));
+//!     Ok(())
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod cell;
+pub mod check;
+pub mod decode;
+pub mod digest;
+mod error;
+pub mod extract;
+pub mod info;
+mod names;
+mod ordered;
+pub mod predicate;
+mod progress;
+pub mod raw;
+pub mod rows;
+pub mod salvage;
+mod sha;
+pub mod type_name;
+pub mod view;
+mod walk;
+
+pub use error::{OpsError, Result};
+pub use iac_format::{ErrorKind, TableKind};
+pub use progress::{Cancel, NoProgress, Progress};

@@ -44,15 +44,7 @@ impl PackReader {
 impl Payloads {
     fn read_ahead(&mut self) {
         let first = self.next;
-        let mut bytes = 0_u64;
-        while self.next < self.rows && self.next.saturating_sub(first) < AHEAD_ROWS {
-            let length = self.pack.span(self.next).map_or(0, |span| span.length);
-            bytes = bytes.saturating_add(length);
-            if bytes > AHEAD_BYTES && self.next > first {
-                break;
-            }
-            self.next = self.next.saturating_add(1);
-        }
+        self.next = self.pack.rows_within(first, AHEAD_ROWS, AHEAD_BYTES).min(self.rows);
         let rows: Vec<u64> = (first..self.next).collect();
         match self.pack.read_rows(&rows) {
             Ok(records) => self.ready.extend(records.into_iter().map(Ok)),

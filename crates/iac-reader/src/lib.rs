@@ -26,6 +26,7 @@
 
 mod batch;
 mod error;
+mod gather;
 pub mod guard;
 mod header_cache;
 mod iter;
@@ -33,6 +34,7 @@ mod options;
 mod pack;
 mod per_process;
 mod pool;
+mod prefetch;
 mod records;
 mod source;
 mod table;

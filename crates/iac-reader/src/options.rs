@@ -33,6 +33,7 @@ pub struct ReadOptions {
     pub(crate) check_crc: bool,
     pub(crate) use_header_cache: bool,
     pub(crate) max_table_bytes: u64,
+    pub(crate) rescue: bool,
     pub(crate) workers: Workers,
 }
 
@@ -43,6 +44,7 @@ impl Default for ReadOptions {
             check_crc: true,
             use_header_cache: true,
             max_table_bytes: 8 << 30,
+            rescue: false,
             workers: Workers::default(),
         }
     }
@@ -75,6 +77,19 @@ impl ReadOptions {
     #[must_use]
     pub fn max_table_bytes(mut self, bytes: u64) -> Self {
         self.max_table_bytes = bytes;
+        self
+    }
+
+    /// Whether a damaged pack is opened as far as it can be, to rescue what is left of it. Default:
+    /// no.
+    ///
+    /// Then a header or a table that differs from its checksum, row counts that do not agree, and a
+    /// data segment that was cut are no errors; [`PackReader::damage`](crate::PackReader::damage)
+    /// and [`Table::damage`](crate::Table::damage) tell about them. Only records whose own checksum
+    /// is sound can be relied on.
+    #[must_use]
+    pub fn rescue(mut self, rescue: bool) -> Self {
+        self.rescue = rescue;
         self
     }
 

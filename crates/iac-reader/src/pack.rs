@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use iac_format::table::TableStream;
 use iac_format::{
     FixedShape, FormatError, HEADER_BYTES, Header, Layout, RecordIndex, RowSums, Segment, TableKind,
 };
@@ -76,13 +75,15 @@ pub(crate) struct Content {
     pub(crate) path: Arc<str>,
     pub(crate) source: Arc<dyn ByteSource>,
     pub(crate) header: Header,
+    /// What is wrong with the header, where that was asked for instead of an error.
+    damage: Vec<FormatError>,
 }
 
 /// How rows are found in the data segment.
 #[derive(Debug)]
 pub(crate) enum RowAddresses {
     Variable(RecordIndex),
-    Fixed { shape: FixedShape, rows: u64, sums: Option<RowSums> },
+    Fixed { shape: FixedShape, rows: u64, sums: Option<RowSums>, data_length: u64 },
     None,
 }
 
@@ -169,7 +170,13 @@ impl PackReader {
         let path = path.as_ref();
         let name = display_name(path);
         let (file, size) = open_regular(path).map_err(|source| io_error(&name, "open", source))?;
-        let header = open_header(path, &name, &file, size, options.use_header_cache)?;
+        let (header, damage) = if options.rescue {
+            load_damaged_header(&name, size, |offset, buffer| {
+                crate::source::read_file(&file, offset, buffer)
+            })?
+        } else {
+            (open_header(path, &name, &file, size, options.use_header_cache)?, Vec::new())
+        };
         let source: Arc<dyn ByteSource> = match options.source {
             SourceKind::Mapped => match MappedFile::from_file(file, size) {
                 Ok(mapped) => Arc::new(mapped),
@@ -177,7 +184,7 @@ impl PackReader {
             },
             SourceKind::Positional => Arc::new(PositionalFile::from_file(file, size)),
         };
-        Ok(Self::assemble(name, source, header, options))
+        Ok(Self::assemble(name, source, header, damage, options))
     }
 
     /// Opens a pack that is in memory.
@@ -201,20 +208,27 @@ impl PackReader {
     ) -> Result<Self> {
         let name: Arc<str> = Arc::from(name);
         let size = source.size();
-        let block = read_header_block(size, |offset, buffer| source.read_into(offset, buffer))
-            .map_err(|source| io_error(&name, "read the header", source))?;
-        let header = Header::parse(&block, size)
-            .map_err(|source| ReadError::Format { path: Arc::clone(&name), source })?;
-        Ok(Self::assemble(name, source, header, options))
+        let read = |offset, buffer: &mut [u8]| source.read_into(offset, buffer);
+        let (header, damage) = if options.rescue {
+            load_damaged_header(&name, size, read)?
+        } else {
+            let block = read_header_block(size, read)
+                .map_err(|source| io_error(&name, "read the header", source))?;
+            let header = Header::parse(&block, size)
+                .map_err(|source| ReadError::Format { path: Arc::clone(&name), source })?;
+            (header, Vec::new())
+        };
+        Ok(Self::assemble(name, source, header, damage, options))
     }
 
     fn assemble(
         path: Arc<str>,
         source: Arc<dyn ByteSource>,
         header: Header,
+        damage: Vec<FormatError>,
         options: &ReadOptions,
     ) -> Self {
-        let content = Arc::new(Content { path, source, header });
+        let content = Arc::new(Content { path, source, header, damage });
         let inner = Inner {
             content,
             slides: OnceLock::new(),
@@ -246,6 +260,13 @@ impl PackReader {
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.inner.content.header
+    }
+
+    /// What is wrong with the header in a pack that was opened for [`ReadOptions::rescue`]; nothing
+    /// in any other, since it would be an error.
+    #[must_use]
+    pub fn damage(&self) -> &[FormatError] {
+        &self.inner.content.damage
     }
 
     /// Where the segments lie.
@@ -289,14 +310,9 @@ impl PackReader {
             return Ok(table);
         }
         let content = &self.inner.content;
-        let stream = self.load_stream(kind)?;
+        let loaded = content.guarded(|| load_stream(content, kind, &self.options))?;
         // Threads that come here together parse the same bytes; one result is kept.
-        Ok(cell.get_or_init(|| Table::new(Arc::clone(content), stream)))
-    }
-
-    fn load_stream(&self, kind: TableKind) -> Result<TableStream> {
-        let content = &self.inner.content;
-        content.guarded(|| load_stream(content, kind, self.options.max_table_bytes))
+        Ok(cell.get_or_init(|| Table::new(Arc::clone(content), loaded)))
     }
 
     /// How the pack stores its records.
@@ -373,7 +389,9 @@ impl PackReader {
                 return Ok(RowAddresses::None);
             };
             let rows = table.num_rows();
-            shape.check_data_length(data_length, rows).map_err(wrap)?;
+            if !self.options.rescue {
+                shape.check_data_length(data_length, rows).map_err(wrap)?;
+            }
             let sums = match self.header().checksums() {
                 Some(sums) if sums.rows => {
                     Some(RowSums::new(table.stream()).map_err(wrap)?.ok_or_else(|| {
@@ -387,7 +405,7 @@ impl PackReader {
                 }
                 _ => None,
             };
-            Ok(RowAddresses::Fixed { shape, rows, sums })
+            Ok(RowAddresses::Fixed { shape, rows, sums, data_length })
         })?;
         Ok(self.inner.rows.get_or_init(|| loaded))
     }
@@ -433,14 +451,20 @@ impl RowAddresses {
                     crc32: span.crc32,
                 })
             }
-            Self::Fixed { shape, rows, sums } => {
+            Self::Fixed { shape, rows, sums, data_length } => {
                 if row >= *rows {
                     return Err(FormatError::RowOutOfRange { row, rows: *rows });
                 }
-                // Cannot overflow: rows times record_bytes is the data segment's length.
+                let offset = row.saturating_mul(shape.record_bytes);
+                let length = shape.record_bytes;
+                // Only a pack that is rescued can have rows behind its data segment.
+                if offset.checked_add(length).is_none_or(|end| end > *data_length) {
+                    let data_length = *data_length;
+                    return Err(FormatError::Span { row, offset, length, data_length });
+                }
                 Ok(RecordSpan {
-                    offset: row.saturating_mul(shape.record_bytes),
-                    length: shape.record_bytes,
+                    offset,
+                    length,
                     crc32: sums.as_ref().and_then(|sums| sums.get(row)),
                 })
             }
@@ -493,6 +517,19 @@ fn load_header(name: &Arc<str>, file: &File, size: u64) -> Result<Header> {
         read_header_block(size, |offset, buffer| crate::source::read_file(file, offset, buffer))
             .map_err(|source| io_error(name, "read the header", source))?;
     Header::parse(&block, size)
+        .map_err(|source| ReadError::Format { path: Arc::clone(name), source })
+}
+
+/// A header as far as it can be interpreted, and what is wrong with it.
+fn load_damaged_header(
+    name: &Arc<str>,
+    size: u64,
+    read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
+) -> Result<(Header, Vec<FormatError>)> {
+    let block = read_header_block(size, read)
+        .map_err(|source| io_error(name, "read the header", source))?;
+    iac_format::header_text(&block, size)
+        .and_then(|text| Header::from_damaged_text(text, size))
         .map_err(|source| ReadError::Format { path: Arc::clone(name), source })
 }
 

@@ -8,6 +8,7 @@ use iac_format::table::TableStream;
 use iac_format::{FormatError, TableKind};
 
 use crate::error::Result;
+use crate::options::ReadOptions;
 use crate::pack::Content;
 
 /// A table of an open pack: its schema is known, its columns are decoded when asked for.
@@ -17,12 +18,21 @@ use crate::pack::Content;
 pub struct Table {
     content: Arc<Content>,
     stream: TableStream,
+    damage: Vec<FormatError>,
     batches: OnceLock<Vec<RecordBatch>>,
 }
 
 impl Table {
-    pub(crate) fn new(content: Arc<Content>, stream: TableStream) -> Self {
-        Self { content, stream, batches: OnceLock::new() }
+    pub(crate) fn new(content: Arc<Content>, loaded: Loaded) -> Self {
+        let Loaded { stream, damage } = loaded;
+        Self { content, stream, damage, batches: OnceLock::new() }
+    }
+
+    /// What is wrong with the table in a pack that was opened for
+    /// [`rescue`](crate::ReadOptions::rescue); nothing in any other, since it would be an error.
+    #[must_use]
+    pub fn damage(&self) -> &[FormatError] {
+        &self.damage
     }
 
     /// The Arrow schema with its metadata.
@@ -98,20 +108,34 @@ impl Table {
     }
 }
 
+/// A table's bytes, checked, and what is wrong with them all the same.
+pub(crate) struct Loaded {
+    stream: TableStream,
+    damage: Vec<FormatError>,
+}
+
 /// Loads a table's bytes: shared with the source's memory, or copied within the allowed size.
 pub(crate) fn load_stream(
     content: &Content,
     kind: TableKind,
-    max_table_bytes: u64,
-) -> Result<TableStream> {
+    options: &ReadOptions,
+) -> Result<Loaded> {
+    let mut damage = Vec::new();
+    let mut report = |error: FormatError| {
+        if options.rescue {
+            damage.push(error);
+            return Ok(());
+        }
+        Err(content.format_error(error))
+    };
     let layout = content.header.layout();
     let segment = match kind {
         TableKind::Slide => layout.slide_table,
         TableKind::Index => layout.index_table,
     };
-    let bytes = content.segment_bytes(segment, max_table_bytes)?;
+    let bytes = content.segment_bytes(segment, options.max_table_bytes)?;
     if let Some(sums) = content.header.checksums()
-        && segment.length <= SUM_CHECKED_AT_ONCE
+        && (segment.length <= SUM_CHECKED_AT_ONCE || options.rescue)
     {
         let (what, stored) = match kind {
             TableKind::Slide => ("slide table", sums.slide_table),
@@ -119,7 +143,7 @@ pub(crate) fn load_stream(
         };
         let computed = crc32fast::hash(&bytes);
         if computed != stored {
-            return Err(content.format_error(FormatError::Checksum { what, stored, computed }));
+            report(FormatError::Checksum { what, stored, computed })?;
         }
     }
     let stream = TableStream::parse(bytes, kind).map_err(|source| content.format_error(source))?;
@@ -127,14 +151,15 @@ pub(crate) fn load_stream(
         TableKind::Slide => ("num_slides", content.header.num_slides()),
         TableKind::Index => ("num_records", content.header.num_records()),
     };
-    let stated = stated.map_err(|source| content.format_error(source))?;
-    if stated != stream.num_rows() {
-        return Err(content.format_error(FormatError::HeaderField {
+    match stated {
+        Err(error) => report(error)?,
+        Ok(stated) if stated != stream.num_rows() => report(FormatError::HeaderField {
             field: field.to_owned(),
             reason: format!("found {stated}, but the {kind} has {} rows", stream.num_rows()),
-        }));
+        })?,
+        Ok(_) => {}
     }
-    Ok(stream)
+    Ok(Loaded { stream, damage })
 }
 
 /// Tables up to this size are compared with their checksum when they are loaded; larger ones only

@@ -11,6 +11,9 @@ use crate::pack::{PackKind, PackReader, RowAddresses};
 
 /// Bytes that are read at once where a long stretch is summed up.
 const STRETCH: u64 = 4 << 20;
+/// Most parts that a table is decoded in, to keep only one of them in memory. Each part costs a
+/// walk over all columns, so one for each column would take the square of their number.
+const DECODINGS: usize = 64;
 /// Rows that a thread checks before it looks whether there are too many faults.
 const ROWS_AT_ONCE: u64 = 1024;
 
@@ -146,13 +149,18 @@ impl PackReader {
     ///
     /// # Errors
     ///
-    /// The first row's [`ReadError::Format`] that does not.
+    /// The [`ReadError::Format`] of the first row that does not, or of the length of the data
+    /// segment in a fixed pack.
     pub fn check_spans(&self) -> Result<()> {
         let rows = self.num_records()?;
-        if matches!(self.row_addresses()?, RowAddresses::None) {
-            return Ok(());
+        match self.row_addresses()? {
+            RowAddresses::Variable(_) => (0..rows).try_for_each(|row| self.span(row).map(|_| ())),
+            // One comparison serves for all rows, which may be more than anybody could count.
+            RowAddresses::Fixed { shape, rows, data_length, .. } => shape
+                .check_data_length(*data_length, *rows)
+                .map_err(|source| self.inner.content.format_error(source)),
+            RowAddresses::None => Ok(()),
         }
-        (0..rows).try_for_each(|row| self.span(row).map(|_| ()))
     }
 
     fn verify_tables(&self, list: &mut Faults) {
@@ -194,10 +202,11 @@ impl PackReader {
     fn decode_all(&self, table: &crate::table::Table) -> Result<()> {
         let content = &self.inner.content;
         content.guarded(|| {
-            for column in 0..table.schema().fields().len() {
+            let columns: Vec<usize> = (0..table.schema().fields().len()).collect();
+            for group in columns.chunks(columns.len().div_ceil(DECODINGS).max(1)) {
                 table
                     .stream()
-                    .decode_columns(&[column])
+                    .decode_columns(group)
                     .map_err(|source| content.format_error(source))?;
             }
             Ok(())
@@ -248,7 +257,14 @@ impl PackReader {
                 .notes
                 .push("the data segment has no checksum, so it was not compared".to_owned());
         }
-        if !matches!(addresses, RowAddresses::None) {
+        if let RowAddresses::Fixed { shape, rows, data_length, .. } = addresses
+            && let Err(source) = shape.check_data_length(*data_length, *rows)
+        {
+            list.add(Fault::from_error("layout", &self.inner.content.format_error(source)));
+        }
+        // That says all about the spans of fixed rows, which may be more than anybody could count:
+        // only their sums are left to compare.
+        if has_sums || matches!(addresses, RowAddresses::Variable(_)) {
             self.verify_rows(options, has_sums, list, report);
         }
     }
@@ -340,15 +356,7 @@ impl PackReader {
         let record = self.view(row)?;
         let content = &self.inner.content;
         let computed = content.guarded(|| Ok(crc32fast::hash(&record)))?;
-        if computed == stored {
-            return Ok(());
-        }
-        Err(ReadError::Checksum {
-            path: std::sync::Arc::clone(&content.path),
-            row,
-            stored,
-            computed,
-        })
+        self.compare_sums(row, stored, computed)
     }
 
     /// CRC-32 of a stretch of the file, read piece by piece.

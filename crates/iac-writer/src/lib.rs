@@ -1,1 +1,41 @@
-//! Writes IatroCache (.iac) files in one pass, published whole or not at all
+//! Writes IatroCache (`.iac`) files in one pass, published whole or not at all.
+//!
+//! | you have | use |
+//! |---|---|
+//! | all payloads in memory | [`build_pack`] |
+//! | an iterator of payloads, and the rows that describe them | [`build_pack_streaming`] |
+//! | a matrix, or another data segment that is one piece | [`build_pack_data_segment`] |
+//! | the same in a file | [`build_pack_data_segment_from_file`] |
+//! | payloads and rows that come bit by bit | [`PackWriter`] |
+//!
+//! Payload bytes are written once, to their final place; memory holds 16 bytes for each row, never
+//! the payloads. A pack is made under a temporary name (`.NAME.RANDOM.part`) in the destination's
+//! folder, synced and renamed: whatever happens, the destination holds the old file or the new
+//! one, and nothing in between. A writer that was killed may leave its temporary file; the next
+//! write of the same name removes it.
+//!
+//! The same input always gives the same bytes.
+//!
+//! This crate knows nothing of images or medicine: payloads are bytes, and what they are stands in
+//! the header's `payload_type`.
+
+mod builders;
+mod columns;
+mod data;
+mod draft;
+mod error;
+mod options;
+mod pack_writer;
+mod platform;
+mod publish;
+mod segment;
+mod table;
+
+pub use builders::{
+    build_pack, build_pack_data_segment, build_pack_data_segment_from_file, build_pack_streaming,
+};
+pub use draft::WriteSummary;
+pub use error::{Result, WriteError};
+pub use options::WriteOptions;
+pub use pack_writer::{PackWriter, PushedRow};
+pub use table::Table;

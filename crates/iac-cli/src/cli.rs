@@ -1,0 +1,158 @@
+//! What can be written on the command line.
+
+use std::ffi::OsStr;
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::LazyLock;
+
+use clap::error::ErrorKind as ClapKind;
+use clap::{Args, Parser, Subcommand};
+use iatrocache::ErrorKind;
+
+use crate::commands::{
+    cat, completions, decode, demo, digest, extract, info, ls, pack, salvage, verify,
+};
+use crate::failure::{Report, human_safe};
+use crate::progress::When;
+
+/// Look into, check, pack and unpack IatroCache (.iac) files
+///
+/// A pack is one file with many small records, and two tables that describe them. Results go to
+/// standard output, everything else to standard error.
+#[derive(Debug, Parser)]
+#[command(
+    name = "iac",
+    version = version(),
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  iac demo                          see it work, on made-up data
+  iac pack raw notes/ -o notes.iac  make a pack of files
+  iac info notes.iac                what a pack is, at a glance
+  iac ls notes.iac --limit 5        its rows
+  iac verify notes.iac              is every byte as it was written?
+
+Exit codes: 0 sound, 1 damaged data, 2 wrong usage, 3 system failure, 4 not supported,
+130 interrupted."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Common {
+    /// Print JSON: one document, or one line for each item of a list; errors too
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print results and errors only: no progress, no notes
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// When to show progress
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = When::Auto, hide_possible_values = true, help = "When to show progress: auto (on a terminal), always, never")]
+    pub(crate) progress: When,
+    /// Most threads to use; results never depend on it [default: all cores]
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) workers: Option<NonZeroUsize>,
+}
+
+/// The commands, in the order in which help lists them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Info(info::InfoArgs),
+    Ls(ls::LsArgs),
+    Cat(cat::CatArgs),
+    Decode(decode::DecodeArgs),
+    Digest(digest::DigestArgs),
+    Verify(verify::VerifyArgs),
+    Salvage(salvage::SalvageArgs),
+    Pack(pack::PackArgs),
+    Extract(extract::ExtractArgs),
+    Demo(demo::DemoArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+fn version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "{}\nformat version {}\ncodecs: {}\nadapters: none",
+            env!("CARGO_PKG_VERSION"),
+            iatrocache::format::FORMAT_VERSION,
+            iatrocache::compiled_codecs().join(", ")
+        )
+    });
+    &TEXT
+}
+
+/// Reads the command line; where it is wrong, or asks for help, that is printed.
+pub(crate) fn parse() -> Result<Cli, ExitCode> {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return Ok(cli),
+        Err(error) => error,
+    };
+    let wants_help = matches!(error.kind(), ClapKind::DisplayHelp | ClapKind::DisplayVersion);
+    if !wants_help && json_wanted(std::env::args_os().skip(1)) {
+        let report = Report::new(ErrorKind::Usage, message_of(&error));
+        return Err(crate::failure::Failure::from(report).report(true));
+    }
+    // Nobody is left to be told when this fails.
+    drop(error.print());
+    Err(ExitCode::from(if wants_help { 0 } else { 2 }))
+}
+
+/// Whether `--json` was among the options of a command line that could not be read.
+fn json_wanted(arguments: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
+    arguments
+        .take_while(|argument| argument.as_ref() != "--")
+        .any(|argument| argument.as_ref() == "--json")
+}
+
+/// The first paragraph of a usage error, on one line.
+fn message_of(error: &clap::Error) -> String {
+    if error.kind() == ClapKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a command or an argument is missing (see --help)".to_owned();
+    }
+    let text = error.render().to_string();
+    let first: Vec<&str> =
+        text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let joined = first.join(" ");
+    human_safe(joined.strip_prefix("error: ").unwrap_or(&joined))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(
+                help.contains("Example") && help.contains("iac "),
+                "`{}` has no example",
+                command.get_name()
+            );
+            for sub in command.get_subcommands() {
+                check(sub);
+            }
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn json_after_two_dashes_is_no_option() {
+        assert!(json_wanted(["ls", "--json"].iter()));
+        assert!(!json_wanted(["ls", "--", "--json"].iter()));
+    }
+}

@@ -1,0 +1,130 @@
+//! `iac extract`: records as files.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use iatrocache::ops::extract::{ExtractOptions, extract};
+use iatrocache::ops::rows::RowSelection;
+use iatrocache::ops::view::select_rows;
+use serde_json::json;
+
+use super::select::{predicate, shown};
+use crate::cli::Common;
+use crate::failure::{Failure, Relay, Result, human_safe};
+use crate::human;
+use crate::interrupt;
+use crate::output::{self, Out};
+use crate::progress::{Shown, Unit};
+
+/// Write records as files into a folder
+///
+/// Files are named after the records' paths or ids; characters that are not safe in file names are
+/// replaced, and nothing is ever written outside of the folder.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iac extract notes.iac --dir notes
+  iac extract notes.iac --dir some --rows 0..10
+  iac extract notes.iac --dir big --where \"bytes > 1000000 and path like '%.txt'\"
+
+With --json, one line for each file {\"row\",\"file\",\"bytes\"}, with \"original_name\" where the
+file could not be named so, and a last line {\"summary\":{\"dir\",\"files\",\"bytes\",\"renamed\"}}.")]
+pub(crate) struct ExtractArgs {
+    /// The pack
+    path: PathBuf,
+    /// The folder; made when it is missing
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Rows: 3, or 3,9,4, or 10..20 (without 20); counted from 0 [default: all]
+    #[arg(long, value_name = "ROWS", allow_hyphen_values = true, conflicts_with = "condition")]
+    rows: Option<RowSelection>,
+    /// Rows for which a condition holds (see `iac ls --help`)
+    #[arg(long = "where", value_name = "EXPR", id = "condition")]
+    condition: Option<String>,
+    /// How records are written
+    #[arg(long, value_enum, default_value_t = Format::Native)]
+    format: Format,
+    /// Index column that names the files [default: path, or the record's id, or the row]
+    #[arg(long, value_name = "COLUMN")]
+    name_column: Option<String>,
+    /// Replace existing files
+    #[arg(long)]
+    overwrite: bool,
+}
+
+/// How records are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// As they were before they were packed
+    Native,
+}
+
+pub(crate) fn run(arguments: &ExtractArgs, common: &Common) -> Result<ExitCode> {
+    let Format::Native = arguments.format;
+    let pack = super::open(&arguments.path, common)?;
+    let rows = match (&arguments.rows, &arguments.condition) {
+        (Some(rows), _) => Some(rows.clone()),
+        (None, Some(text)) => {
+            let condition = predicate(text)?;
+            Some(select_rows(&pack, &condition).map_err(|error| with_caret(error, text))?)
+        }
+        (None, None) => None,
+    };
+    let mut options = ExtractOptions::default();
+    options.name_column = arguments.name_column.clone();
+    options.overwrite = arguments.overwrite;
+    options.workers = common.workers;
+    let progress = Shown::beside_list(common, Unit::Rows);
+    let mut out = Out::new();
+    let mut relay = Relay::default();
+    let writing = interrupt::writing()?;
+    let result = extract(&pack, rows.as_ref(), &arguments.dir, &options, &progress, &mut |file| {
+        if common.json {
+            return relay.pass(out.serialized(&file));
+        }
+        if let Some(original) = &file.original_name
+            && !common.quiet
+        {
+            output::note(&format!(
+                "row {}: {} was written as {}",
+                file.row,
+                human_safe(original),
+                human_safe(&file.file)
+            ));
+        }
+        Ok(())
+    });
+    let summary = relay.settle(result)?;
+    drop(writing);
+    if common.json {
+        out.json(&json!({ "summary": {
+            "dir": shown(&summary.dir),
+            "files": summary.files,
+            "bytes": summary.bytes,
+            "renamed": summary.renamed,
+        } }))?;
+    } else {
+        out.line(&format!(
+            "{}, {} in {}",
+            human::counted(summary.files, "file"),
+            human::bytes(summary.bytes),
+            human_safe(&shown(&summary.dir))
+        ))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An error about a condition, with a pointer to the place.
+pub(super) fn with_caret(error: iatrocache::ops::OpsError, text: &str) -> Failure {
+    let caret = match &error {
+        iatrocache::ops::OpsError::Predicate(inner) => inner.caret(text),
+        _ => None,
+    };
+    let failure = Failure::from(error);
+    match caret {
+        Some(caret) => failure.with_hint(caret),
+        None => failure,
+    }
+}

@@ -1,0 +1,49 @@
+//! The commands, one module each.
+
+pub(crate) mod cat;
+pub(crate) mod completions;
+pub(crate) mod decode;
+pub(crate) mod demo;
+pub(crate) mod digest;
+pub(crate) mod extract;
+pub(crate) mod info;
+pub(crate) mod ls;
+pub(crate) mod pack;
+pub(crate) mod salvage;
+mod select;
+pub(crate) mod verify;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use iatrocache::{PackReader, ReadOptions};
+
+use crate::cli::{Cli, Command, Common};
+use crate::failure::Result;
+
+/// Runs the command that was asked for.
+pub(crate) fn run(cli: &Cli) -> Result<ExitCode> {
+    let common = &cli.common;
+    match &cli.command {
+        Command::Info(arguments) => info::run(arguments, common),
+        Command::Ls(arguments) => ls::run(arguments, common),
+        Command::Cat(arguments) => cat::run(arguments, common),
+        Command::Decode(arguments) => decode::run(arguments, common),
+        Command::Digest(arguments) => digest::run(arguments, common),
+        Command::Verify(arguments) => verify::run(arguments, common),
+        Command::Salvage(arguments) => salvage::run(arguments, common),
+        Command::Pack(arguments) => pack::run(arguments, common),
+        Command::Extract(arguments) => extract::run(arguments, common),
+        Command::Demo(arguments) => demo::run(arguments, common),
+        Command::Completions(arguments) => completions::run(arguments),
+    }
+}
+
+/// How packs are opened.
+fn read_options(common: &Common) -> ReadOptions {
+    ReadOptions::default().workers(common.workers)
+}
+
+fn open(path: &Path, common: &Common) -> Result<PackReader> {
+    Ok(PackReader::open_with(path, &read_options(common))?)
+}

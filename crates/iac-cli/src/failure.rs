@@ -1,0 +1,247 @@
+//! How a command ends that does not end well: what is printed, and with which exit code.
+
+use std::error::Error;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use iatrocache::ops::OpsError;
+use iatrocache::{ErrorKind, ReadError};
+use serde_json::{Map, Value};
+
+use crate::output;
+
+/// The exit code of an interrupted command.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Result of a command or a part of it.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Something to tell.
+    Error(Box<Report>),
+    /// Whoever read the output has gone: no error.
+    PipeClosed,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// What is told about an error.
+#[derive(Debug, Clone)]
+pub(crate) struct Report {
+    kind: ErrorKind,
+    message: String,
+    path: Option<String>,
+    row: Option<u64>,
+    field: Option<String>,
+    /// Lines for people, below the message.
+    hint: Option<String>,
+}
+
+impl Report {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), path: None, row: None, field: None, hint: None }
+    }
+
+    pub(crate) fn path(mut self, path: &Path) -> Self {
+        self.path = Some(path.to_string_lossy().into_owned());
+        self
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The object that `--json` prints.
+    fn to_json(&self) -> Value {
+        let mut members = Map::new();
+        members.insert("kind".into(), self.kind.as_str().into());
+        members.insert("message".into(), self.message.as_str().into());
+        if let Some(path) = &self.path {
+            members.insert("path".into(), path.as_str().into());
+        }
+        if let Some(row) = self.row {
+            members.insert("row".into(), row.into());
+        }
+        if let Some(field) = &self.field {
+            members.insert("field".into(), field.as_str().into());
+        }
+        let mut object = Map::new();
+        object.insert("error".into(), Value::Object(members));
+        Value::Object(object)
+    }
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Report::new(ErrorKind::Usage, message).into()
+    }
+
+    /// A failure of the system on a file or folder.
+    pub(crate) fn io(path: &Path, action: &str, error: &io::Error) -> Self {
+        let message = format!("{}: {action}: {error}", path.display());
+        Report::new(ErrorKind::Io, human_safe(&message)).path(path).into()
+    }
+
+    /// A failure to write results.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::PipeClosed;
+        }
+        Report::new(ErrorKind::Io, format!("standard output: {error}")).into()
+    }
+
+    /// Adds a hint for people to an error.
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+        match self {
+            Self::Error(report) => report.hint(hint).into(),
+            other => other,
+        }
+    }
+
+    /// Prints the failure and gives the exit code.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        match self {
+            Self::PipeClosed => ExitCode::SUCCESS,
+            Self::Interrupted => ExitCode::from(INTERRUPTED),
+            Self::Error(report) => {
+                if json {
+                    output::error_line(&report.to_json().to_string());
+                } else {
+                    output::error(&report.message, report.hint.as_deref());
+                }
+                ExitCode::from(exit_code(report.kind))
+            }
+        }
+    }
+}
+
+impl From<Report> for Failure {
+    fn from(report: Report) -> Self {
+        Self::Error(Box::new(report))
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        let mut report = Report::new(error.kind(), one_line(&error)).path(Path::new(error.path()));
+        report.row = error.row();
+        report.field = error.field().map(str::to_owned);
+        report.into()
+    }
+}
+
+impl From<OpsError> for Failure {
+    fn from(error: OpsError) -> Self {
+        if error.is_cancelled() {
+            return Self::Interrupted;
+        }
+        if let OpsError::Output { source } = &error {
+            return Self::output(source);
+        }
+        let mut report = Report::new(error.kind(), one_line(&error));
+        report.path = error.path().map(|path| path.to_string_lossy().into_owned());
+        report.row = error.row();
+        report.field = error.field().map(str::to_owned);
+        if error.kind() == ErrorKind::Exists {
+            report.hint = Some("--overwrite replaces it".to_owned());
+        }
+        report.into()
+    }
+}
+
+/// Carries a failure of this program out of a library call whose callback met it.
+#[derive(Debug, Default)]
+pub(crate) struct Relay(Option<Failure>);
+
+impl Relay {
+    /// What the callback returns.
+    pub(crate) fn pass(&mut self, result: Result<()>) -> Result<(), OpsError> {
+        result.map_err(|failure| {
+            self.0 = Some(failure);
+            OpsError::Cancelled
+        })
+    }
+
+    /// What the call has come to.
+    pub(crate) fn settle<T>(self, result: Result<T, OpsError>) -> Result<T> {
+        match self.0 {
+            Some(failure) => Err(failure),
+            None => Ok(result?),
+        }
+    }
+}
+
+/// The exit code that belongs to an error's kind.
+pub(crate) const fn exit_code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::NotIac
+        | ErrorKind::Damaged
+        | ErrorKind::Checksum
+        | ErrorKind::Schema
+        | ErrorKind::Decode
+        | ErrorKind::Limit => 1,
+        ErrorKind::Usage
+        | ErrorKind::RowOutOfRange
+        | ErrorKind::Exists
+        | ErrorKind::NoRecordIndex => 2,
+        ErrorKind::UnsupportedVersion
+        | ErrorKind::MissingFeature
+        | ErrorKind::UnknownCodec
+        | ErrorKind::UnsupportedExtension
+        | ErrorKind::Unsupported => 4,
+        // What is left is the system's failure; a kind unknown here cannot be the caller's fault.
+        _ => 3,
+    }
+}
+
+/// An error's message on one line, whatever file names it holds.
+fn one_line(error: &dyn Error) -> String {
+    human_safe(&error.to_string())
+}
+
+/// Replaces control characters, which could make a terminal do things.
+pub(crate) fn human_safe(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_the_code_of_its_family() {
+        for (kind, code) in [
+            (ErrorKind::Usage, 2),
+            (ErrorKind::RowOutOfRange, 2),
+            (ErrorKind::Exists, 2),
+            (ErrorKind::NoRecordIndex, 2),
+            (ErrorKind::NotIac, 1),
+            (ErrorKind::Damaged, 1),
+            (ErrorKind::Checksum, 1),
+            (ErrorKind::Schema, 1),
+            (ErrorKind::Decode, 1),
+            (ErrorKind::Limit, 1),
+            (ErrorKind::Io, 3),
+            (ErrorKind::UnsupportedVersion, 4),
+            (ErrorKind::MissingFeature, 4),
+            (ErrorKind::UnknownCodec, 4),
+            (ErrorKind::UnsupportedExtension, 4),
+            (ErrorKind::Unsupported, 4),
+        ] {
+            assert_eq!(exit_code(kind), code, "{kind}");
+        }
+    }
+
+    #[test]
+    fn absent_members_are_left_out_of_the_json_error() {
+        let report = Report::new(ErrorKind::Io, "it failed");
+        assert_eq!(
+            report.to_json().to_string(),
+            r#"{"error":{"kind":"io","message":"it failed"}}"#
+        );
+    }
+}

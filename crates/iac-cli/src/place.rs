@@ -1,0 +1,86 @@
+//! Result files: made under a temporary name and renamed, so that they are there whole or not at
+//! all.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use iatrocache::ErrorKind;
+use tempfile::NamedTempFile;
+
+use crate::failure::{Failure, Report, Result};
+
+/// A result file on its way. Dropped before [`publish`](Self::publish), it leaves nothing behind.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    overwrite: bool,
+    file: BufWriter<NamedTempFile>,
+}
+
+impl NewFile {
+    /// Begins a file in its final folder, which is made when it is missing.
+    pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Self> {
+        if !overwrite {
+            check_free(path)?;
+        }
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        fs::create_dir_all(folder)
+            .map_err(|error| Failure::io(folder, "cannot make the folder", &error))?;
+        let name = path.file_name().ok_or_else(|| {
+            Failure::usage(format!("{}: the name of a file is missing", path.display()))
+        })?;
+        let mut prefix = std::ffi::OsString::from(".");
+        prefix.push(name);
+        prefix.push(".");
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(&prefix).suffix(".part");
+        // What an ordinary new file would get; the system takes the umask off.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder
+            .tempfile_in(folder)
+            .map_err(|error| Failure::io(path, "cannot create the file", &error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            overwrite,
+            file: BufWriter::with_capacity(256 << 10, file),
+        })
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| self.failed(&error))
+    }
+
+    /// Gives the file its name.
+    pub(crate) fn publish(self) -> Result<()> {
+        let Self { path, overwrite, file } = self;
+        let failed = |error: &io::Error| Failure::io(&path, "cannot write the file", error);
+        let file = file.into_inner().map_err(|error| failed(&error.into_error()))?;
+        let published = if overwrite { file.persist(&path) } else { file.persist_noclobber(&path) };
+        match published {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&path)),
+            Err(error) => Err(failed(&error.error)),
+        }
+    }
+
+    fn failed(&self, error: &io::Error) -> Failure {
+        Failure::io(&self.path, "cannot write the file", error)
+    }
+}
+
+/// Refuses a path at which something is, a dangling link too.
+pub(crate) fn check_free(path: &Path) -> Result<()> {
+    if path.symlink_metadata().is_ok() {
+        return Err(exists(path));
+    }
+    Ok(())
+}
+
+fn exists(path: &Path) -> Failure {
+    let message = format!("{}: the file exists already", path.display());
+    Report::new(ErrorKind::Exists, message).path(path).hint("--overwrite replaces it").into()
+}

@@ -1,0 +1,208 @@
+//! Packs files as they are: `payload_type` `raw_files`.
+
+mod find;
+mod source;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use iac_codec::{Codec, CodecSpec, Registry};
+use iac_format::FormatError;
+use iac_writer::{PackWriter, Table, WriteError, WriteOptions, WriteSummary};
+use serde_json::{Map, Value};
+
+use crate::error::{OpsError, Result};
+use crate::ordered::{Bounds, for_each_ordered};
+use crate::progress::{Progress, Task};
+use source::SourceFile;
+
+/// The `payload_type` of packs of files.
+pub const RAW_FILES: &str = "raw_files";
+/// Index column: the file's path relative to its source, with `/` between folders (utf8).
+pub const PATH_COLUMN: &str = "path";
+/// Index column: bytes of the file (uint64).
+pub const BYTES_COLUMN: &str = "bytes";
+/// Index column: when the file was modified last (timestamp in microseconds, UTC).
+pub const MODIFIED_COLUMN: &str = "modified";
+
+/// Skipped entries that a summary lists.
+const MAX_SKIPPED: usize = 1000;
+/// Rows of one record batch: even with paths of 4 KiB their text stays below 2 GiB.
+const BATCH_ROWS: usize = 1 << 18;
+
+/// How files are packed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RawPackOptions {
+    /// Also files in folders below the named ones; default `false`.
+    pub recursive: bool,
+    /// How records are coded; default `none`.
+    pub codec: CodecSpec,
+    /// Header members beside `payload_type` and `codec`; default none.
+    pub header: Map<String, Value>,
+    /// How the pack is written.
+    pub write: WriteOptions,
+    /// Most threads that read and encode; default (`None`) all cores. The pack's bytes do not
+    /// depend on it.
+    pub workers: Option<NonZeroUsize>,
+    /// Bytes of files that are in memory at once, unless one file has more; default 64 MiB.
+    pub memory: u64,
+}
+
+impl Default for RawPackOptions {
+    fn default() -> Self {
+        Self {
+            recursive: false,
+            codec: CodecSpec::none(),
+            header: Map::new(),
+            write: WriteOptions::new(),
+            workers: None,
+            memory: 64 << 20,
+        }
+    }
+}
+
+/// What was packed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RawPackSummary {
+    /// Files in the pack.
+    pub files: u64,
+    /// Bytes of these files.
+    pub source_bytes: u64,
+    /// What was found in folders and is not in the pack, at most 1,000 of them.
+    pub skipped: Vec<Skipped>,
+    /// Everything that was found in folders and is not in the pack.
+    pub total_skipped: u64,
+    /// What was written.
+    pub written: WriteSummary,
+}
+
+/// Something that was found in a folder and not packed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Skipped {
+    /// The entry.
+    pub path: PathBuf,
+    /// Why it is not in the pack.
+    pub reason: &'static str,
+}
+
+/// Packs files and the files in folders, one record for each, sorted by the bytes of their paths.
+///
+/// A file that is named goes in under its file name. Of a folder that is named, the files inside go
+/// in under their paths relative to it, those in deeper folders only with
+/// [`recursive`](RawPackOptions::recursive). Symbolic links are not followed, and the pack itself
+/// is never packed. The same files give the same bytes, whatever the number of threads.
+///
+/// Progress counts bytes.
+///
+/// # Errors
+///
+/// [`OpsError::Source`] when a source is a link or no file, a name is not UTF-8, or two files would
+/// have the same path in the pack; [`OpsError::TooLarge`] for a file of more than 4,294,967,295
+/// bytes; [`OpsError::Changed`] when a file changes while the pack is made; [`OpsError::Codec`];
+/// [`OpsError::Write`], also when the destination exists; [`OpsError::Io`];
+/// [`OpsError::Cancelled`].
+pub fn pack_raw(
+    sources: &[PathBuf],
+    out: &Path,
+    options: &RawPackOptions,
+    progress: &dyn Progress,
+) -> Result<RawPackSummary> {
+    if sources.is_empty() {
+        return Err(OpsError::usage("no files or folders to pack were named"));
+    }
+    // The writer says so too, but only after all sources have been looked at.
+    if !options.write.overwrite && out.exists() {
+        return Err(OpsError::Write(WriteError::Exists { path: out.to_owned() }));
+    }
+    let codec = Registry::global().create(&options.codec).map_err(|source| OpsError::Codec {
+        path: out.display().to_string(),
+        row: None,
+        source,
+    })?;
+    let found = {
+        let _task = Task::begin(progress, "looking for files", None);
+        find::find(sources, out, options.recursive, progress)?
+    };
+    let mut header = options.header.clone();
+    header.insert("payload_type".to_owned(), Value::from(RAW_FILES));
+    codec.spec().write_to_header(&mut header);
+    let index = index_table(&found.files)
+        .map_err(|source| OpsError::Write(WriteError::Format { path: out.to_owned(), source }))?;
+    let writer = PackWriter::with_index(out, header, &Table::empty(), &index, &options.write)?;
+    let source_bytes =
+        found.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.state.bytes));
+    let written = write_files(&found.files, writer, &codec, source_bytes, options, progress)?;
+    Ok(RawPackSummary {
+        files: u64::try_from(found.files.len()).unwrap_or(u64::MAX),
+        source_bytes,
+        skipped: found.skipped,
+        total_skipped: found.total_skipped,
+        written,
+    })
+}
+
+fn write_files(
+    files: &[SourceFile],
+    mut writer: PackWriter,
+    codec: &Codec,
+    total: u64,
+    options: &RawPackOptions,
+    progress: &dyn Progress,
+) -> Result<WriteSummary> {
+    let task = Task::begin(progress, "packing", Some(total));
+    let bounds = Bounds { workers: options.workers, cost: options.memory };
+    for_each_ordered(
+        (0_u64..).zip(files),
+        bounds,
+        progress,
+        |(_, file)| file.state.bytes,
+        |(row, file)| Ok((file.state.bytes, encode(codec, row, file)?)),
+        |(bytes, payload)| {
+            writer.push(&payload)?;
+            task.advance(bytes);
+            Ok(())
+        },
+    )?;
+    Ok(writer.finish()?)
+}
+
+fn encode(codec: &Codec, row: u64, file: &SourceFile) -> Result<Vec<u8>> {
+    let content = file.read()?;
+    if codec.is_identity() {
+        return Ok(content);
+    }
+    codec.encode_bytes(&content).map_err(|source| OpsError::Codec {
+        path: file.path.display().to_string(),
+        row: Some(row),
+        source,
+    })
+}
+
+fn index_table(files: &[SourceFile]) -> Result<Table, FormatError> {
+    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let schema = Arc::new(Schema::new(vec![
+        Field::new(PATH_COLUMN, DataType::Utf8, true),
+        Field::new(BYTES_COLUMN, DataType::UInt64, true),
+        Field::new(MODIFIED_COLUMN, time, true),
+    ]));
+    let argument =
+        |reason: String| FormatError::Argument { reason: format!("index table: {reason}") };
+    let mut batches = Vec::new();
+    for part in files.chunks(BATCH_ROWS) {
+        let paths = StringArray::from_iter_values(part.iter().map(|file| &file.name));
+        let bytes = UInt64Array::from_iter_values(part.iter().map(|file| file.state.bytes));
+        let modified: TimestampMicrosecondArray =
+            part.iter().map(|file| file.state.modified_micros()).collect();
+        let columns: Vec<ArrayRef> =
+            vec![Arc::new(paths), Arc::new(bytes), Arc::new(modified.with_timezone("UTC"))];
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns);
+        batches.push(batch.map_err(|error| argument(error.to_string()))?);
+    }
+    Table::new(schema, batches).map_err(|error| argument(error.to_string()))
+}

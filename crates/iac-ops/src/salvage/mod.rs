@@ -1,0 +1,540 @@
+//! Copies what is sound out of a damaged pack.
+//!
+//! | damage | what becomes of it |
+//! |---|---|
+//! | a record differs from its checksum, or its span lies outside the data segment | its row is dropped |
+//! | the file was cut inside the data segment | rows that reach past the cut are dropped |
+//! | one byte of the header was altered, in a pack with checksums | put right |
+//! | the header or a table differs from its checksum | kept, as long as it can be read |
+//! | a column of a table cannot be decoded | the column is dropped |
+//! | the slide table cannot be read | the new pack's is empty |
+//! | the index table cannot be read, or where records lie | nothing can be salvaged |
+//! | a data segment without records differs from its checksum or was cut | nothing can be salvaged |
+
+mod repair;
+mod tables;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use arrow_schema::ArrowError;
+use iac_format::{
+    CHECKSUMS_EXTENSION, CHECKSUMS_MEMBER, CRC32_COLUMN, Crc32State, EXTENSIONS_MEMBER, ErrorKind,
+    FormatError, STORAGE_COLUMNS,
+};
+use iac_reader::{PackKind, PackReader, ReadError, ReadOptions, SourceKind};
+use iac_writer::{
+    PackWriter, Table, WriteError, WriteOptions, WriteSummary, build_pack_data_segment_from_file,
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tempfile::NamedTempFile;
+
+use crate::error::{OpsError, Result};
+use crate::progress::{Progress, Task, check_cancelled};
+use tables::SoundColumns;
+
+/// Bytes of a data segment that are copied at once.
+const STRETCH: u64 = 4 << 20;
+
+/// How a pack is salvaged.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct SalvageOptions {
+    /// How the new pack is written.
+    pub write: WriteOptions,
+}
+
+/// What became of something that is wrong with a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Action {
+    /// The row, column or table is not in the new pack.
+    Dropped,
+    /// It is in the new pack all the same.
+    Kept,
+}
+
+/// One line of the report: a fault, and what became of what it touches.
+///
+/// As JSON: `{"path","check","row","field","message","action"}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SalvageLine {
+    /// The damaged pack.
+    pub path: String,
+    /// What was checked: `layout`, `table`, `span`, `checksum`, `read`.
+    pub check: &'static str,
+    /// Row of the damaged pack's index table, where one row is concerned.
+    pub row: Option<u64>,
+    /// Header member or column, where one is concerned.
+    pub field: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// The kind of the fault.
+    #[serde(skip)]
+    pub kind: ErrorKind,
+    /// What became of it.
+    pub action: Action,
+}
+
+/// What was salvaged, and what was lost and why.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SalvageReport {
+    /// What is wrong: the whole pack's faults first, then rows in order.
+    pub lines: Vec<SalvageLine>,
+    /// Rows of the damaged pack's index table.
+    pub rows: u64,
+    /// Rows in the new pack.
+    pub kept: u64,
+    /// Rows that are not.
+    pub dropped: u64,
+    /// What is no fault, but good to know: what could not be checked, and why.
+    pub notes: Vec<String>,
+    /// What was written.
+    pub written: WriteSummary,
+}
+
+impl SalvageReport {
+    /// Whether nothing was wrong at all.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The report as JSON lines: one for each fault, the last one
+    /// `{"summary":{"packs","rows","faults","kept","dropped"}}`.
+    #[must_use]
+    pub fn to_json_lines(&self) -> String {
+        let mut text = String::new();
+        for line in &self.lines {
+            // Text and numbers alone cannot fail to be JSON.
+            text.push_str(&serde_json::to_string(line).unwrap_or_default());
+            text.push('\n');
+        }
+        let mut summary = Map::new();
+        summary.insert("packs".to_owned(), Value::from(1));
+        summary.insert("rows".to_owned(), Value::from(self.rows));
+        summary.insert("faults".to_owned(), Value::from(self.lines.len()));
+        summary.insert("kept".to_owned(), Value::from(self.kept));
+        summary.insert("dropped".to_owned(), Value::from(self.dropped));
+        let mut line = Map::new();
+        line.insert("summary".to_owned(), Value::Object(summary));
+        text.push_str(&Value::Object(line).to_string());
+        text.push('\n');
+        text
+    }
+}
+
+/// Copies every sound record and its row into a new pack.
+///
+/// Stored bytes are copied as they are, so no codec is needed. The slide table, the header's
+/// members and the order of the rows are kept. Progress counts rows, or bytes where there are none.
+///
+/// # Errors
+///
+/// [`OpsError::BeyondSalvage`] when nothing can be saved (see the module's table),
+/// [`OpsError::Read`] when the file cannot be opened, is no pack, or its header cannot be read,
+/// [`OpsError::Write`], and [`OpsError::Cancelled`].
+pub fn salvage(
+    path: &Path,
+    out: &Path,
+    options: &SalvageOptions,
+    progress: &dyn Progress,
+) -> Result<SalvageReport> {
+    // Positional reads give errors where a failing disk does; a mapping would give signals.
+    let read =
+        ReadOptions::default().source(SourceKind::Positional).use_header_cache(false).rescue(true);
+    let (pack, repair) = open(path, &read)?;
+    let mut work = Salvage {
+        pack: &pack,
+        out,
+        write: options.write,
+        progress,
+        lines: Vec::new(),
+        notes: Vec::new(),
+    };
+    if let Some(message) = repair {
+        work.lines.push(SalvageLine {
+            path: pack.path().to_owned(),
+            check: "checksum",
+            row: None,
+            field: None,
+            message,
+            kind: ErrorKind::Checksum,
+            action: Action::Kept,
+        });
+    }
+    work.run()
+}
+
+/// Opens a pack as far as it can be opened; with what was wrong with a header that was repaired.
+fn open(path: &Path, read: &ReadOptions) -> Result<(PackReader, Option<String>)> {
+    let opened = PackReader::open_with(path, read);
+    let is_sound = match &opened {
+        // A cut data segment says nothing about the header.
+        Ok(pack) => pack.damage().iter().all(|error| error.field() == Some("data_length")),
+        Err(error) => error.kind() == ErrorKind::Io,
+    };
+    if !is_sound && let Some((pack, what)) = repair::repaired(path, read) {
+        return Ok((pack, Some(what)));
+    }
+    Ok((opened?, None))
+}
+
+struct Salvage<'a> {
+    pack: &'a PackReader,
+    out: &'a Path,
+    write: WriteOptions,
+    progress: &'a dyn Progress,
+    lines: Vec<SalvageLine>,
+    notes: Vec<String>,
+}
+
+impl Salvage<'_> {
+    fn run(mut self) -> Result<SalvageReport> {
+        // The writer says so too, but only after everything has been read.
+        if !self.write.overwrite && self.out.exists() {
+            return Err(OpsError::Write(WriteError::Exists { path: self.out.to_owned() }));
+        }
+        for error in self.pack.damage() {
+            let check = if error.kind() == ErrorKind::Checksum { "checksum" } else { "layout" };
+            self.add(check, None, error, Action::Kept);
+        }
+        let slides = self.slides()?;
+        let index = self.pack.index_table().map_err(|error| self.beyond(&error))?;
+        for error in index.damage() {
+            let check = if error.kind() == ErrorKind::Checksum { "checksum" } else { "table" };
+            self.add(check, None, error, Action::Kept);
+        }
+        // Says what is wrong with the columns that tell where records lie.
+        self.pack.record_index().map_err(|error| self.beyond(&error))?;
+        let kind = self.pack.kind().map_err(|error| self.beyond(&error))?;
+        let (columns, lost) = self.index_columns(index, kind);
+        for column in lost {
+            self.add("table", Some(column.name), &column.error, Action::Dropped);
+        }
+        let rows = index.num_rows();
+        if kind == PackKind::Segment {
+            let written = self.copy_segment(&slides, &self.index_of(&columns, None)?)?;
+            return Ok(self.report(rows, rows, written));
+        }
+        self.note_missing_sums(kind)?;
+        let has_bytes = self
+            .pack
+            .header()
+            .fixed_shape()
+            .ok()
+            .flatten()
+            .is_none_or(|shape| shape.record_bytes > 0);
+        let sound = if kind == PackKind::Variable || has_bytes {
+            Some(self.sound_rows(rows)?)
+        } else {
+            // Rows of no bytes cannot be damaged, and there may be more than could be counted.
+            None
+        };
+        let table = self.index_of(&columns, sound.as_deref())?;
+        let kept = table.num_rows();
+        let written = match kind {
+            PackKind::Fixed => self.copy_fixed(&slides, &table, sound.as_deref())?,
+            _ => self.copy_records(&slides, &table, sound.as_deref().unwrap_or_default())?,
+        };
+        Ok(self.report(rows, kept, written))
+    }
+
+    fn report(self, rows: u64, kept: u64, written: WriteSummary) -> SalvageReport {
+        SalvageReport {
+            lines: self.lines,
+            rows,
+            kept,
+            dropped: rows.saturating_sub(kept),
+            notes: self.notes,
+            written,
+        }
+    }
+
+    fn add(
+        &mut self,
+        check: &'static str,
+        field: Option<String>,
+        error: &FormatError,
+        action: Action,
+    ) {
+        self.lines.push(SalvageLine {
+            path: self.pack.path().to_owned(),
+            check,
+            row: error.row(),
+            field: field.or_else(|| error.field().map(str::to_owned)),
+            message: error.to_string(),
+            kind: error.kind(),
+            action,
+        });
+    }
+
+    fn add_read(&mut self, check: &'static str, row: Option<u64>, error: &ReadError) {
+        self.lines.push(SalvageLine {
+            path: self.pack.path().to_owned(),
+            check,
+            row: row.or_else(|| error.row()),
+            field: error.field().map(str::to_owned),
+            message: error.reason(),
+            kind: error.kind(),
+            action: Action::Dropped,
+        });
+    }
+
+    fn beyond(&self, error: &ReadError) -> OpsError {
+        self.beyond_reason(error.reason())
+    }
+
+    fn beyond_reason(&self, reason: String) -> OpsError {
+        OpsError::BeyondSalvage { path: self.pack.path().to_owned(), reason }
+    }
+
+    fn not_a_table(&self) -> impl Fn(ArrowError) -> OpsError {
+        let path = self.pack.path().to_owned();
+        move |error| OpsError::BeyondSalvage { path: path.clone(), reason: error.to_string() }
+    }
+
+    /// The slide table, as far as it can be read.
+    fn slides(&mut self) -> Result<Table> {
+        let table = match self.pack.slide_table() {
+            Ok(table) => table,
+            Err(error) => {
+                self.add_read("table", None, &error);
+                return Ok(Table::empty());
+            }
+        };
+        for error in table.damage() {
+            let check = if error.kind() == ErrorKind::Checksum { "checksum" } else { "table" };
+            self.add(check, None, error, Action::Kept);
+        }
+        let (columns, lost) = SoundColumns::of(table, &|_, _| true);
+        for column in lost {
+            self.add("table", Some(column.name), &column.error, Action::Dropped);
+        }
+        columns.to_table(None).map_err(self.not_a_table())
+    }
+
+    /// The columns of the index that the new one takes over. The writer computes the storage
+    /// columns anew, in the place of the first ones of their names.
+    fn index_columns(
+        &self,
+        index: &iac_reader::Table,
+        kind: PackKind,
+    ) -> (SoundColumns, Vec<tables::LostColumn>) {
+        let fields = index.schema().fields();
+        let row_sums = self.pack.header().checksums().is_some_and(|sums| sums.rows);
+        SoundColumns::of(index, &|position, field| match kind {
+            PackKind::Variable if STORAGE_COLUMNS.contains(&field.name().as_str()) => {
+                fields.iter().position(|other| other.name() == field.name()) == Some(position)
+            }
+            PackKind::Fixed if field.name() == CRC32_COLUMN => !row_sums,
+            _ => true,
+        })
+    }
+
+    fn index_of(&self, columns: &SoundColumns, rows: Option<&[u64]>) -> Result<Table> {
+        columns.to_table(rows).map_err(self.not_a_table())
+    }
+
+    fn note_missing_sums(&mut self, kind: PackKind) -> Result<()> {
+        let sums = match (kind, self.pack.record_index()?) {
+            (PackKind::Variable, Some(index)) => *index.crc32_state() == Crc32State::Present,
+            _ => self.pack.header().checksums().is_some_and(|sums| sums.rows),
+        };
+        if !sums {
+            self.notes.push(
+                "the pack keeps no checksums of its records, so they were copied unchecked"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The rows whose records are sound, in order; the others are reported.
+    fn sound_rows(&mut self, rows: u64) -> Result<Vec<u64>> {
+        let pack = self.pack;
+        let progress = self.progress;
+        let task = Task::begin(progress, "checking", Some(rows));
+        let mut sound = Vec::new();
+        for (row, record) in (0_u64..).zip(pack.iter_payloads().map_err(|e| self.beyond(&e))?) {
+            check_cancelled(progress)?;
+            match record {
+                Ok(_) => sound.push(row),
+                Err(error) => {
+                    let check = match error.kind() {
+                        ErrorKind::Checksum => "checksum",
+                        ErrorKind::Damaged => "span",
+                        _ => "read",
+                    };
+                    self.add_read(check, Some(row), &error);
+                }
+            }
+            task.advance(1);
+        }
+        Ok(sound)
+    }
+
+    /// The header's members for the new pack.
+    fn header(&self) -> Map<String, Value> {
+        let header = self.pack.header();
+        let mut members = header.members().clone();
+        if header.extensions().contains(&CHECKSUMS_EXTENSION) || header.checksums().is_some() {
+            members.remove(CHECKSUMS_MEMBER);
+        }
+        members
+    }
+
+    /// Writes with checksums, or without them where something of the pack's own is in their way:
+    /// salvaging must not fail for what a writer would only like to add.
+    fn write<T>(
+        &self,
+        index: &Table,
+        write: impl Fn(&WriteOptions) -> Result<T, WriteError>,
+    ) -> Result<T> {
+        let header = self.header();
+        let names_taken = header.contains_key(CHECKSUMS_MEMBER)
+            || header.get(EXTENSIONS_MEMBER).is_some_and(|names| !names.is_array());
+        let column_taken = matches!(self.pack.kind(), Ok(PackKind::Fixed))
+            && index.schema().fields().iter().any(|field| field.name() == CRC32_COLUMN);
+        if names_taken || column_taken {
+            return Ok(write(&self.write.checksums(false))?);
+        }
+        match write(&self.write) {
+            // The header may be so full that the sums find no room.
+            Err(WriteError::Format { .. }) if self.write.checksums => {
+                Ok(write(&self.write.checksums(false))?)
+            }
+            written => Ok(written?),
+        }
+    }
+
+    fn copy_records(&self, slides: &Table, index: &Table, rows: &[u64]) -> Result<WriteSummary> {
+        let mut writer = self.write(index, |options| {
+            PackWriter::with_index(self.out, self.header(), slides, index, options)
+        })?;
+        let task = Task::begin(self.progress, "copying", Some(index.num_rows()));
+        let mut rest = rows;
+        while !rest.is_empty() {
+            check_cancelled(self.progress)?;
+            let (batch, behind) = rest.split_at(self.batch(rest));
+            rest = behind;
+            for record in self.pack.read_rows(batch)? {
+                writer.push(&record)?;
+                task.advance(1);
+            }
+        }
+        Ok(writer.finish()?)
+    }
+
+    /// How many of the rows are read at once.
+    fn batch(&self, rows: &[u64]) -> usize {
+        let mut bytes = 0_u64;
+        let count = rows
+            .iter()
+            .take_while(|row| {
+                let fits = bytes < STRETCH;
+                bytes = bytes.saturating_add(self.pack.span(**row).map_or(0, |span| span.length));
+                fits
+            })
+            .count();
+        count.min(4096)
+    }
+
+    fn copy_fixed(
+        &self,
+        slides: &Table,
+        index: &Table,
+        rows: Option<&[u64]>,
+    ) -> Result<WriteSummary> {
+        let spool = self.spool()?;
+        let task = Task::begin(self.progress, "copying", Some(index.num_rows()));
+        let mut length = 0_u64;
+        let mut rest = rows.unwrap_or_default();
+        while !rest.is_empty() {
+            check_cancelled(self.progress)?;
+            let (batch, behind) = rest.split_at(self.batch(rest));
+            rest = behind;
+            let records = self.pack.read_contiguous(batch)?;
+            length = length.saturating_add(self.append(&spool, records.buffer())?);
+            task.advance(u64::try_from(batch.len()).unwrap_or(u64::MAX));
+        }
+        self.join(slides, index, &spool, length)
+    }
+
+    fn copy_segment(&self, slides: &Table, index: &Table) -> Result<WriteSummary> {
+        let cut = self.pack.damage().iter().find(|error| error.field() == Some("data_length"));
+        if let Some(error) = cut {
+            return Err(self.beyond_reason(format!(
+                "{error}, and nothing tells the parts of the data segment apart"
+            )));
+        }
+        let spool = self.spool()?;
+        let length = self.pack.layout().data.length;
+        let task = Task::begin(self.progress, "copying", Some(length));
+        let mut sum = crc32fast::Hasher::new();
+        let mut done = 0_u64;
+        while done < length {
+            check_cancelled(self.progress)?;
+            let part = length.saturating_sub(done).min(STRETCH);
+            let bytes = self.pack.read_data_span(done, part)?;
+            sum.update(&bytes);
+            self.append(&spool, &bytes)?;
+            done = done.saturating_add(part);
+            task.advance(part);
+        }
+        let computed = sum.finalize();
+        if let Some(stored) = self.pack.header().checksums().and_then(|sums| sums.data)
+            && stored != computed
+        {
+            return Err(self.beyond_reason(format!(
+                "data segment: checksum mismatch (stored {stored:#010x}, computed {computed:#010x}), and nothing tells its parts apart"
+            )));
+        }
+        self.join(slides, index, &spool, length)
+    }
+
+    /// A nameless place for a data segment, on the disk that the new pack goes to.
+    fn spool(&self) -> Result<NamedTempFile> {
+        let absolute = std::path::absolute(self.out)
+            .map_err(OpsError::io(self.out, "cannot find the current folder"))?;
+        let folder = absolute.parent().unwrap_or(Path::new(""));
+        fs::create_dir_all(folder).map_err(OpsError::io(folder, "cannot make the folder"))?;
+        tempfile::Builder::new()
+            .prefix(".iac-salvage-")
+            .suffix(".part")
+            .tempfile_in(folder)
+            .map_err(OpsError::io(folder, "cannot create a temporary file"))
+    }
+
+    fn append(&self, spool: &NamedTempFile, bytes: &[u8]) -> Result<u64> {
+        let mut file = spool.as_file();
+        file.write_all(bytes)
+            .map_err(OpsError::io(spool.path(), "cannot write to the temporary file"))?;
+        Ok(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+    }
+
+    fn join(
+        &self,
+        slides: &Table,
+        index: &Table,
+        spool: &NamedTempFile,
+        length: u64,
+    ) -> Result<WriteSummary> {
+        self.write(index, |options| {
+            build_pack_data_segment_from_file(
+                self.out,
+                &self.header(),
+                slides,
+                index,
+                spool.path(),
+                length,
+                options,
+            )
+        })
+    }
+}
