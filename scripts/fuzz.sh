@@ -33,6 +33,8 @@ for target in "${targets[@]}"; do
     seeds="fuzz/seeds/$target"
     rm -rf "$seeds"
     mkdir -p "$corpus" "$seeds"
+    # A target that does not compile ends it all; one that finds something lets the others run.
+    cargo fuzz build -s none "$target"
     say "$target for $seconds seconds"
     # libFuzzer limits single allocations under sanitizers only, so the targets' allocator does
     # that (fuzz/src/allocation.rs).

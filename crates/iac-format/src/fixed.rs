@@ -8,6 +8,9 @@ use crate::error::{FormatError, Result};
 use crate::json::kind_name;
 use crate::layout::integer;
 
+/// Most rows of a fixed pack whose rows have no bytes.
+const MAX_EMPTY_ROWS: u64 = 1 << 24;
+
 /// Type of the elements of a fixed pack, stored little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say it all
@@ -159,8 +162,15 @@ impl FixedShape {
     ///
     /// # Errors
     ///
-    /// [`FormatError::HeaderField`] when it holds more, fewer, or a part of one.
+    /// [`FormatError::HeaderField`] when it holds more, fewer, or a part of one, and when there are
+    /// more than 2^24 rows without bytes: no file size bounds these, and nobody could visit them.
     pub fn check_data_length(&self, data_length: u64, rows: u64) -> Result<()> {
+        if self.record_bytes == 0 && rows > MAX_EMPTY_ROWS {
+            return Err(FormatError::field_error(
+                "feature_dim",
+                format!("found 0 in a pack of {rows} rows (at most {MAX_EMPTY_ROWS} can be empty)"),
+            ));
+        }
         if self.record_bytes.checked_mul(rows) == Some(data_length) {
             return Ok(());
         }
@@ -198,5 +208,8 @@ mod tests {
         let shape = FixedShape::new(1 << 40, ElementType::Float64).unwrap();
         assert!(shape.check_data_length(0, 1 << 40).is_err());
         assert!(shape.check_data_length(1 << 43, 1).is_ok());
+        let empty = FixedShape::new(0, ElementType::Float32).unwrap();
+        assert!(empty.check_data_length(0, 3).is_ok());
+        assert!(empty.check_data_length(0, 1 << 60).is_err());
     }
 }

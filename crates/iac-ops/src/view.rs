@@ -50,6 +50,7 @@ impl Default for TableQuery {
 /// Selected rows and columns of a table.
 #[derive(Debug, Clone)]
 pub struct TableView {
+    pack: PackReader,
     path: String,
     table: TableKind,
     schema: SchemaRef,
@@ -94,6 +95,7 @@ impl TableView {
         all.extend(fields);
         let metadata = table.schema().metadata().clone();
         Ok(Self {
+            pack: pack.clone(),
             path: pack.path().to_owned(),
             table: query.table,
             schema: Arc::new(Schema::new_with_metadata(all, metadata)),
@@ -242,6 +244,7 @@ impl TableView {
             rows.push(row);
         }
         self.gather(batch, &mut rows, &mut gathered)?;
+        self.pack.check_intact()?;
         Ok(gathered)
     }
 
@@ -252,7 +255,8 @@ impl TableView {
     /// As [`to_batches`](Self::to_batches), and [`OpsError::Output`].
     pub fn write_arrow(&self, out: &mut dyn Write) -> Result<()> {
         let batches = self.to_batches()?;
-        write_table(out, &self.schema, &batches).map(|_| ()).map_err(OpsError::output)
+        write_table(out, &self.schema, &batches).map_err(OpsError::output)?;
+        Ok(self.pack.check_intact()?)
     }
 
     /// Makes one record batch of rows of one batch.
@@ -302,7 +306,8 @@ impl TableView {
             let batch = self.batches.get(batch).ok_or_else(|| self.lost(row))?;
             visit(row, batch, local)?;
         }
-        Ok(())
+        // Columns lie in the mapped file: rows that were handed on are void when it was cut.
+        Ok(self.pack.check_intact()?)
     }
 
     /// The batch that holds a row, and the row's place in it.
@@ -441,7 +446,9 @@ fn fitting_rows(pack: &PackReader, predicate: &Predicate) -> Result<Vec<u64>> {
     let columns = predicate.columns();
     let slides =
         if columns.slide.is_empty() { Vec::new() } else { needed(slides, &columns.slide)? };
-    Ok(predicate.select(&needed(index, &columns.index)?, &slides)?)
+    let rows = predicate.select(&needed(index, &columns.index)?, &slides)?;
+    pack.check_intact()?;
+    Ok(rows)
 }
 
 fn fitting_slides(table: &Table, predicate: &Predicate) -> Result<Vec<u64>> {

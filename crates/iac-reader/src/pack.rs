@@ -410,6 +410,16 @@ impl PackReader {
         Ok(self.inner.rows.get_or_init(|| loaded))
     }
 
+    /// Whether the pack's bytes are all still there: for those who have used views or decoded
+    /// columns of a mapped file, which read as zeros where the guard stepped in.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Io`] when the file was cut since it was opened.
+    pub fn check_intact(&self) -> Result<()> {
+        self.inner.content.guarded(|| Ok(()))
+    }
+
     /// Tells the operating system how the pack will be read.
     ///
     /// # Errors

@@ -1,0 +1,80 @@
+//! Inputs to start from, made when a target starts.
+//!
+//! A target that finds the environment variable `IAC_FUZZ_SEEDS` writes its seeds into the folder
+//! that it names, before libFuzzer reads that folder. So no seed needs to be kept in the
+//! repository, and no second program needs to be built for them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+/// Golden files and bad ones, from the root of the repository.
+const FOLDERS: [&str; 2] =
+    ["crates/iac-reader/tests/data/container", "crates/iac-reader/tests/data/malformed"];
+
+/// Writes seeds, if they are asked for. Each name should say what the seed is.
+pub fn write(make: impl FnOnce() -> Vec<(String, Vec<u8>)>) {
+    let Some(folder) = std::env::var_os("IAC_FUZZ_SEEDS").map(PathBuf::from) else {
+        return;
+    };
+    fs::create_dir_all(&folder).unwrap();
+    for (name, bytes) in make() {
+        fs::write(folder.join(name), bytes).unwrap();
+    }
+}
+
+/// A file taken apart.
+#[derive(Debug, Clone)]
+pub struct Pack {
+    /// Its name without folder and extension.
+    pub name: String,
+    /// The header's text.
+    pub text: String,
+    /// The header's members.
+    pub members: Map<String, Value>,
+    /// Bytes of the slide table, where the header points at some.
+    pub slides: Vec<u8>,
+    /// Bytes of the index table.
+    pub index: Vec<u8>,
+    /// What follows.
+    pub data: Vec<u8>,
+    /// Size of the file.
+    pub file_len: u64,
+}
+
+/// All golden files and bad ones whose header can be read at all.
+pub fn packs() -> Vec<Pack> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut paths: Vec<PathBuf> = FOLDERS
+        .iter()
+        .flat_map(|folder| fs::read_dir(root.join(folder)).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "iac"))
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "no golden files in {}", root.display());
+    paths.iter().filter_map(|path| take_apart(path)).collect()
+}
+
+fn take_apart(path: &Path) -> Option<Pack> {
+    let bytes = fs::read(path).unwrap();
+    let file_len = bytes.len() as u64;
+    let text = iac_format::header_text(&bytes, file_len).ok()?.to_owned();
+    let members: Map<String, Value> = serde_json::from_str(&text).ok()?;
+    let number = |name: &str| members.get(name)?.as_u64().and_then(|n| usize::try_from(n).ok());
+    let slides = number("slide_table_length")?;
+    let index = number("index_table_length")?;
+    let rest = bytes.get(usize::try_from(iac_format::HEADER_BYTES).unwrap()..)?;
+    let (slides, rest) = rest.split_at_checked(slides)?;
+    let (index, data) = rest.split_at_checked(index)?;
+    Some(Pack {
+        name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+        text,
+        slides: slides.to_vec(),
+        index: index.to_vec(),
+        data: data.to_vec(),
+        members,
+        file_len,
+    })
+}
