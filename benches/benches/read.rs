@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use iac_benches::sample;
-use iac_reader::{ContiguousBatch, PackReader, ReadOptions, SourceKind};
+use iac_reader::{ContiguousRecordBatch, PackReader, ReadOptions, SourceKind};
 
 const PACK_BYTES: u64 = 64 << 20;
 const BATCHES: usize = 64;
@@ -113,7 +113,7 @@ fn read(c: &mut Criterion) {
     batches(c, "batch_no_crc", &packs, no_crc, |pack, rows| {
         black_box(pack.read_rows(rows).unwrap());
     });
-    let mut buffer = ContiguousBatch::new();
+    let mut buffer = ContiguousRecordBatch::new();
     batches(c, "contiguous", &packs, Pack::open, |pack, rows| {
         pack.read_contiguous_into(rows, &mut buffer).unwrap();
         black_box(buffer.buffer());

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use iac_reader::{ContiguousBatch, PackReader, ReadOptions, SourceKind};
+use iac_reader::{ContiguousRecordBatch, PackReader, ReadOptions, SourceKind};
 use serde_json::json;
 
 use crate::Result;
@@ -52,7 +52,7 @@ struct Ours {
     on_two: PackReader,
     positional: PackReader,
     positional_checked: PackReader,
-    batch: ContiguousBatch,
+    batch: ContiguousRecordBatch,
     views: Vec<Bytes>,
 }
 
@@ -138,7 +138,7 @@ impl Reads {
                 Ok(())
             })
         };
-        let contiguous = |pack: &PackReader, buffer: &mut ContiguousBatch| {
+        let contiguous = |pack: &PackReader, buffer: &mut ContiguousRecordBatch| {
             over(batches, |batch| {
                 pack.read_contiguous_into(&batch.rows, buffer)?;
                 black_box(buffer.buffer());
@@ -256,7 +256,7 @@ impl Ours {
             positional: positional_checked.with_crc(false),
             positional_checked,
             checked,
-            batch: ContiguousBatch::new(),
+            batch: ContiguousRecordBatch::new(),
             views: Vec::new(),
         })
     }

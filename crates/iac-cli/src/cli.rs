@@ -10,9 +10,9 @@ use clap::{Args, Parser, Subcommand};
 use iatrocache::ErrorKind;
 
 use crate::commands::{
-    cat, completions, decode, demo, digest, extract, info, ls, pack, salvage, verify,
+    cat, completions, decode, demo, digest, extract, info, ls, pack, recode, salvage, verify,
 };
-use crate::failure::{Report, human_safe};
+use crate::failure::{Report, human_safe, is_unsafe};
 use crate::progress::When;
 
 /// Look into, check, pack and unpack IatroCache (.iac) files
@@ -72,6 +72,7 @@ pub(crate) enum Command {
     Verify(verify::VerifyArgs),
     Salvage(salvage::SalvageArgs),
     Pack(pack::PackArgs),
+    Recode(recode::RecodeArgs),
     Extract(extract::ExtractArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
@@ -100,8 +101,16 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         let report = Report::new(ErrorKind::Usage, message_of(&error));
         return Err(crate::failure::Failure::from(report).report(true));
     }
-    // Nobody is left to be told when this fails.
-    drop(error.print());
+    let text = error.render().to_string();
+    if !wants_help && text.chars().any(|character| character != '\n' && is_unsafe(character)) {
+        // An argument that a terminal should not see as it is.
+        for line in text.lines() {
+            crate::output::error_line(&human_safe(line));
+        }
+    } else {
+        // Nobody is left to be told when this fails.
+        drop(error.print());
+    }
     Err(ExitCode::from(if wants_help { 0 } else { 2 }))
 }
 

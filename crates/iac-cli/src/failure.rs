@@ -111,7 +111,10 @@ impl Failure {
                 if json {
                     output::error_line(&report.to_json().to_string());
                 } else {
-                    output::error(&report.message, report.hint.as_deref());
+                    // Not every message went through `human_safe` where it was made.
+                    let hint = report.hint.as_deref().unwrap_or_default();
+                    let hint: Vec<String> = hint.lines().map(human_safe).collect();
+                    output::error(&human_safe(&report.message), Some(&hint.join("\n")));
                 }
                 ExitCode::from(exit_code(report.kind))
             }
@@ -146,6 +149,9 @@ impl From<OpsError> for Failure {
         report.path = error.path().map(|path| path.to_string_lossy().into_owned());
         report.row = error.row();
         report.field = error.field().map(str::to_owned);
+        if let OpsError::Expansion { .. } = error {
+            report.hint = Some("--allow-expansion writes them all the same".to_owned());
+        }
         if error.kind() == ErrorKind::Exists {
             report.hint = Some("--overwrite replaces it".to_owned());
         }
@@ -203,9 +209,31 @@ fn one_line(error: &dyn Error) -> String {
     human_safe(&error.to_string())
 }
 
-/// Replaces control characters, which could make a terminal do things.
+/// Escapes characters that could make a terminal do things, or show text in another order than it
+/// has: control characters, and marks and overrides of the direction of writing.
 pub(crate) fn human_safe(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_unsafe(character) {
+            safe.extend(character.escape_default());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
+/// Whether [`human_safe`] escapes a character.
+pub(crate) fn is_unsafe(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
 }
 
 #[cfg(test)]
@@ -233,6 +261,20 @@ mod tests {
             (ErrorKind::Unsupported, 4),
         ] {
             assert_eq!(exit_code(kind), code, "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_could_steer_a_terminal_is_escaped() {
+        assert_eq!(human_safe("größe 日本 e\u{301} 🙂 a\\b"), "größe 日本 e\u{301} 🙂 a\\b");
+        for (text, shown) in [
+            ("\u{1b}]0;x\u{7}", "\\u{1b}]0;x\\u{7}"),
+            ("a\nb\t\r", "a\\nb\\t\\r"),
+            ("\u{9b}31m\u{7f}", "\\u{9b}31m\\u{7f}"),
+            ("\u{202e}gpj.exe", "\\u{202e}gpj.exe"),
+            ("\u{2066}\u{200f}\u{61c}", "\\u{2066}\\u{200f}\\u{61c}"),
+        ] {
+            assert_eq!(human_safe(text), shown);
         }
     }
 

@@ -10,10 +10,12 @@ mod interrupt;
 mod output;
 mod place;
 mod progress;
+mod signals;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    signals::ignore_file_size_limit();
     let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(code) => return code,

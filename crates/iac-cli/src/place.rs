@@ -20,7 +20,9 @@ pub(crate) struct NewFile {
 impl NewFile {
     /// Begins a file in its final folder, which is made when it is missing.
     pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Self> {
-        if !overwrite {
+        if overwrite {
+            check_replaceable(path)?;
+        } else {
             check_free(path)?;
         }
         let folder = match path.parent() {
@@ -78,6 +80,39 @@ pub(crate) fn check_free(path: &Path) -> Result<()> {
         return Err(exists(path));
     }
     Ok(())
+}
+
+/// Refuses to replace what is no file: a device or a pipe is not meant to become one. A link is
+/// replaced itself, so it may point to a file or to nothing.
+fn check_replaceable(path: &Path) -> Result<()> {
+    let refused = match path.symlink_metadata() {
+        Ok(found) if found.is_symlink() => path.metadata().is_ok_and(|target| !target.is_file()),
+        Ok(found) => !found.is_file(),
+        // Nothing is there, or making the file says what is wrong.
+        Err(_) => false,
+    };
+    if refused {
+        let message = format!("{}: is not a regular file, so it is not replaced", path.display());
+        return Err(Report::new(ErrorKind::Usage, message).path(path).into());
+    }
+    Ok(())
+}
+
+/// Whether two paths are one place, as far as can be told.
+pub(crate) fn same_place(one: &Path, other: &Path) -> bool {
+    if let (Ok(one), Ok(other)) = (one.canonicalize(), other.canonicalize()) {
+        return one == other;
+    }
+    // What is still to be made has a folder and a name.
+    let resolved = |path: &Path| {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let folder = folder.canonicalize().or_else(|_| std::path::absolute(folder)).ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    resolved(one).is_some_and(|place| Some(place) == resolved(other))
 }
 
 fn exists(path: &Path) -> Failure {

@@ -367,6 +367,46 @@ fn names_with_control_characters_do_not_reach_the_terminal() {
     }
 }
 
+#[test]
+fn paths_with_control_characters_are_escaped_in_messages() {
+    let folder = tempdir().unwrap();
+    let odd = folder.path().join("no\u{1b}]0;X\u{7}such\u{202e}\u{9b}.iac");
+    let pack = small_pack(folder.path());
+    let is_plain =
+        |text: &str| !text.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}');
+    let missing = iac!("info", odd).ended_with(3);
+    let unknown = iac!("info", pack, odd).ended_with(2);
+    fs::write(&odd, "x").unwrap();
+    let foreign = iac!("info", odd).ended_with(1);
+    let there = iac!("cat", pack, "--rows", "0", "-o", odd).ended_with(2);
+    let report = iac!("salvage", odd, "-o", pack, "--report", odd).ended_with(2);
+    assert!(is_plain(&unknown.err), "{:?}", unknown.err);
+    for run in [missing, foreign, there, report] {
+        assert!(is_plain(&run.err), "{:?}", run.err);
+        assert!(run.err.contains("no\\u{1b}]0;X\\u{7}such\\u{202e}\\u{9b}.iac"), "{:?}", run.err);
+    }
+}
+
+#[test]
+fn a_long_cell_neither_waits_nor_fills_the_other_rows() {
+    let folder = tempdir().unwrap();
+    let pack = folder.path().join("long.iac");
+    let mut texts = vec!["short".to_owned(); 900];
+    texts[1] = "x".repeat(2 << 20);
+    let rows = texts.len();
+    let texts: ArrayRef = Arc::new(StringArray::from(texts));
+    let last: ArrayRef = Arc::new(StringArray::from(vec!["end"; rows]));
+    let index = RecordBatch::try_from_iter([("text", texts), ("last", last)]).unwrap();
+    let options = WriteOptions::new().sync(false);
+    let header = serde_json::Map::new();
+    build_pack(&pack, &header, &Table::empty(), &Table::from(index), &vec!["x"; rows], &options)
+        .unwrap();
+    let run = iac!("ls", pack, "--columns", "text,last").succeeded();
+    assert_eq!(run.lines().len(), rows + 1);
+    assert!(run.out.len() < (2 << 20) + rows * 300, "{} bytes", run.out.len());
+    assert!(run.lines()[2].len() > 2 << 20);
+}
+
 #[cfg(unix)]
 fn interrupt(child: &std::process::Child) {
     let pid = i32::try_from(child.id()).unwrap();

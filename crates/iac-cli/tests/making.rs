@@ -99,6 +99,40 @@ fn an_unknown_codec_is_refused_before_anything_is_written() {
 }
 
 #[test]
+#[cfg(all(feature = "zstd", feature = "brotli", feature = "lz4"))]
+fn recoding_keeps_every_record() {
+    let folder = tempdir().unwrap();
+    let plain = small_pack(folder.path());
+    let content = |pack: &std::path::Path| {
+        let lines = iac!("digest", pack, "--json").succeeded().json_lines();
+        lines.iter().map(|line| line["decoded"].clone()).collect::<Vec<_>>()
+    };
+    let expected = content(&plain);
+    let mut from = plain;
+    for (number, codec) in
+        ["zstd:level=3", "brotli:quality=5", "lz4", "zstd", "none"].iter().enumerate()
+    {
+        let to = folder.path().join(format!("{number}.iac"));
+        let run = iac!("recode", from, "--codec", codec, "-o", to, "--json").succeeded();
+        assert_eq!(run.json()["decoded_bytes"], 305);
+        assert_eq!(content(&to), expected, "{codec}");
+        iac!("verify", to).succeeded();
+        let name = codec.split(':').next().unwrap();
+        let header = &iac!("info", to, "--json").succeeded().json()["header"];
+        assert_eq!(header["codec"], name);
+        assert_eq!(header.get("required_extensions").is_some(), name == "lz4", "{header}");
+        iac!("recode", from, "--codec", codec, "-o", to).ended_with(2);
+        from = to;
+    }
+    let bad = folder.path().join("bad.iac");
+    for codec in ["zstd:level=abc", "brotli:quality=12", "nosuch"] {
+        let run = iac!("recode", from, "--codec", codec, "-o", bad, "--json");
+        run.ended_with(if codec == "nosuch" { 4 } else { 2 });
+    }
+    assert!(!bad.exists());
+}
+
+#[test]
 fn extract_takes_rows_or_a_condition() {
     let folder = tempdir().unwrap();
     let pack = small_pack(folder.path());
@@ -240,4 +274,72 @@ fn the_demo_keeps_a_folder_and_its_hints_work() {
     let run = iac!("cat", pack, "--rows", "10").succeeded();
     assert!(run.text().starts_with("Patient P000"), "{}", run.text());
     iac!("demo", "--dir", dir).ended_with(2);
+}
+
+#[test]
+fn the_report_of_salvage_never_goes_where_a_pack_is() {
+    let folder = tempdir().unwrap();
+    let pack = small_pack(folder.path());
+    let whole = fs::read(&pack).unwrap();
+    let out = folder.path().join("new.iac");
+    let other = folder.path().join("sources").join("..").join("new.iac");
+    for report in [&pack, &out, &other] {
+        let run = iac!("salvage", pack, "-o", out, "--report", report, "--overwrite").ended_with(2);
+        assert!(run.err.contains("the report cannot go where"), "{}", run.err);
+    }
+    assert_eq!(fs::read(&pack).unwrap(), whole);
+    assert_eq!(names_in(folder.path()), ["small.iac", "sources"]);
+}
+
+#[test]
+fn expansion_is_allowed_by_an_option_of_extract_and_salvage() {
+    let folder = tempdir().unwrap();
+    let pack = small_pack(folder.path());
+    let (dir, out) = (folder.path().join("dir"), folder.path().join("new.iac"));
+    iac!("extract", pack, "--dir", dir, "--allow-expansion").succeeded();
+    iac!("salvage", pack, "-o", out, "--allow-expansion").succeeded();
+}
+
+#[cfg(unix)]
+#[test]
+fn only_files_are_replaced() {
+    use std::os::unix::fs::symlink;
+    let folder = tempdir().unwrap();
+    let pack = small_pack(folder.path());
+    let at = |name: &str| folder.path().join(name);
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    symlink(at("socket"), at("to_socket")).unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    for name in ["socket", "to_socket", "folder"] {
+        let run = iac!("cat", pack, "--rows", "0", "-o", at(name), "--overwrite").ended_with(2);
+        assert!(run.err.contains("is not a regular file"), "{}", run.err);
+    }
+    fs::write(at("file"), "old").unwrap();
+    symlink(at("file"), at("to_file")).unwrap();
+    symlink(at("nothing"), at("dangling")).unwrap();
+    for name in ["to_file", "dangling"] {
+        iac!("cat", pack, "--rows", "0", "-o", at(name), "--overwrite").succeeded();
+        assert_eq!(fs::read(at(name)).unwrap(), b"hello");
+    }
+    assert_eq!(fs::read(at("file")).unwrap(), b"old");
+    let names = names_in(folder.path());
+    assert!(names.iter().all(|name| !name.ends_with(".part")), "{names:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_on_file_sizes_is_a_failure_of_the_system_and_leaves_nothing() {
+    let folder = tempdir().unwrap();
+    let pack = small_pack(folder.path());
+    let out = folder.path().join("new.iac");
+    let program = common::command().get_program().to_owned();
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -f 16 && exec \"$0\" salvage \"$1\" -o \"$2\""])
+        .args([program.as_os_str(), pack.as_os_str(), out.as_os_str()])
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(message.contains("too large"), "{message}");
+    assert_eq!(names_in(folder.path()), ["small.iac", "sources"]);
 }

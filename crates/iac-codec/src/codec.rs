@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::image::{Image, ImageCodec, ImageInfo, ImageView};
 use crate::none::NoneCodec;
 use crate::{CodecError, CodecSpec, Limits, Result};
 
@@ -114,9 +115,41 @@ pub trait ByteCodec: Send + Sync {
         copy_exactly(self.name(), &record, out)
     }
 
+    /// Decodes one record behind what a buffer already holds, so that many records can share one.
+    ///
+    /// After an error the buffer holds what it held before. The provided implementation decodes
+    /// into memory of its own and copies.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ByteCodec::decode`].
+    fn decode_append(&self, payload: &[u8], out: &mut Vec<u8>, limits: &Limits) -> Result<()> {
+        let record = self.decode(payload, limits)?;
+        limits.check_decoded_bytes(u64_len(record.len()))?;
+        out.extend_from_slice(&record);
+        Ok(())
+    }
+
     /// Whether payload and record are the same bytes, so that callers may skip decoding.
     fn is_identity(&self) -> bool {
         false
+    }
+
+    /// Whether the parameters allow encoding; those that serve reading only may not.
+    ///
+    /// [`ByteCodec::encode`] fails in the same way; this tells before the first record.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError::Parameter`] for a parameter that is unknown, or has a wrong type or value.
+    fn check_encode(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Names that a header must list under `required_extensions` for records of this codec with
+    /// these parameters.
+    fn required_extensions(&self) -> &[&str] {
+        &[]
     }
 }
 
@@ -126,29 +159,36 @@ pub trait ByteCodec: Send + Sync {
 pub enum CodecKind {
     /// Plain bytes.
     Bytes,
+    /// Images: rows of pixels with interleaved channels.
+    Image,
 }
 
 /// A codec with its parameters, ready to use.
 ///
 /// Clones share one codec and cost a reference count.
 ///
-/// The handle also watches over codecs from elsewhere: whatever a [`ByteCodec`] returns is
-/// tested against the limits once more.
+/// The handle also watches over codecs from elsewhere: whatever a [`ByteCodec`] or an
+/// [`ImageCodec`] returns is tested against the limits once more.
 #[derive(Clone)]
 pub struct Codec {
     inner: Inner,
 }
 
-// Image codecs become a second variant; callers see it through `kind` and a second accessor.
 #[derive(Clone)]
 enum Inner {
     Bytes(Arc<dyn ByteCodec>),
+    Image(Arc<dyn ImageCodec>),
 }
 
 impl Codec {
     /// Wraps a byte codec.
     pub fn from_byte_codec(codec: impl ByteCodec + 'static) -> Self {
         Self { inner: Inner::Bytes(Arc::new(codec)) }
+    }
+
+    /// Wraps an image codec.
+    pub fn from_image_codec(codec: impl ImageCodec + 'static) -> Self {
+        Self { inner: Inner::Image(Arc::new(codec)) }
     }
 
     /// The codec `none`: payload and record are the same bytes.
@@ -162,6 +202,7 @@ impl Codec {
     pub fn name(&self) -> &str {
         match &self.inner {
             Inner::Bytes(codec) => codec.name(),
+            Inner::Image(codec) => codec.name(),
         }
     }
 
@@ -170,6 +211,7 @@ impl Codec {
     pub fn parameters(&self) -> Parameters {
         match &self.inner {
             Inner::Bytes(codec) => codec.parameters(),
+            Inner::Image(codec) => codec.parameters(),
         }
     }
 
@@ -184,6 +226,7 @@ impl Codec {
     pub const fn kind(&self) -> CodecKind {
         match &self.inner {
             Inner::Bytes(_) => CodecKind::Bytes,
+            Inner::Image(_) => CodecKind::Image,
         }
     }
 
@@ -192,6 +235,39 @@ impl Codec {
     pub fn as_byte_codec(&self) -> Option<&dyn ByteCodec> {
         match &self.inner {
             Inner::Bytes(codec) => Some(&**codec),
+            Inner::Image(_) => None,
+        }
+    }
+
+    /// The image codec behind the handle, if its records are images.
+    #[must_use]
+    pub fn as_image_codec(&self) -> Option<&dyn ImageCodec> {
+        match &self.inner {
+            Inner::Bytes(_) => None,
+            Inner::Image(codec) => Some(&**codec),
+        }
+    }
+
+    /// Whether the parameters allow encoding; [`Registry::create`](crate::Registry::create) takes
+    /// some that serve reading only.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError::Parameter`] for a parameter that is unknown, or has a wrong type or value.
+    pub fn check_encode(&self) -> Result<()> {
+        match &self.inner {
+            Inner::Bytes(codec) => codec.check_encode(),
+            Inner::Image(codec) => codec.check_encode(),
+        }
+    }
+
+    /// Names that a header must list under `required_extensions` for records of this codec:
+    /// writers put them there, and readers refuse to decode when one of theirs is not among them.
+    #[must_use]
+    pub fn required_extensions(&self) -> &[&str] {
+        match &self.inner {
+            Inner::Bytes(codec) => codec.required_extensions(),
+            Inner::Image(codec) => codec.required_extensions(),
         }
     }
 
@@ -200,6 +276,7 @@ impl Codec {
     pub fn is_identity(&self) -> bool {
         match &self.inner {
             Inner::Bytes(codec) => codec.is_identity(),
+            Inner::Image(_) => false,
         }
     }
 
@@ -248,6 +325,70 @@ impl Codec {
         self.byte_codec()?.decode_into(payload, out, limits)
     }
 
+    /// Decodes one record of bytes behind what a buffer already holds.
+    ///
+    /// After an error the buffer holds what it held before.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ByteCodec::decode_append`]; [`CodecError::Unsupported`] when this codec's
+    /// records are not bytes.
+    pub fn decode_bytes_append(
+        &self,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+        limits: &Limits,
+    ) -> Result<()> {
+        let before = out.len();
+        let decoded = self
+            .byte_codec()?
+            .decode_append(payload, out, limits)
+            .and_then(|()| limits.check_decoded_bytes(u64_len(out.len().saturating_sub(before))));
+        if decoded.is_err() {
+            out.truncate(before);
+        }
+        decoded
+    }
+
+    /// Encodes one image.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ImageCodec::encode`]; [`CodecError::Unsupported`] when this codec's records are
+    /// not images.
+    pub fn encode_image(&self, image: &ImageView<'_>) -> Result<Vec<u8>> {
+        self.image_codec()?.encode(image)
+    }
+
+    /// What a payload says about its image, without its pixels being decoded.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ImageCodec::info`]; [`CodecError::Unsupported`] when this codec's records are
+    /// not images.
+    pub fn image_info(&self, payload: &[u8]) -> Result<ImageInfo> {
+        self.image_codec()?.info(payload)
+    }
+
+    /// Decodes one image.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ImageCodec::decode`]; [`CodecError::Unsupported`] when this codec's records are
+    /// not images.
+    pub fn decode_image(&self, payload: &[u8], limits: &Limits) -> Result<Image> {
+        let image = self.image_codec()?.decode(payload, limits)?;
+        image.shape().check(limits)?;
+        Ok(image)
+    }
+
+    fn image_codec(&self) -> Result<&dyn ImageCodec> {
+        self.as_image_codec().ok_or_else(|| CodecError::Unsupported {
+            name: self.name().to_owned(),
+            reason: "its records are not images".to_owned(),
+        })
+    }
+
     fn byte_codec(&self) -> Result<&dyn ByteCodec> {
         self.as_byte_codec().ok_or_else(|| CodecError::Unsupported {
             name: self.name().to_owned(),
@@ -284,7 +425,7 @@ pub(crate) fn copy_exactly(name: &str, record: &[u8], out: &mut [u8]) -> Result<
     Ok(())
 }
 
-fn output_size(name: &str, expected: usize, found: u64) -> CodecError {
+pub(crate) fn output_size(name: &str, expected: usize, found: u64) -> CodecError {
     CodecError::OutputSize { name: name.to_owned(), expected: u64_len(expected), found }
 }
 
@@ -366,6 +507,65 @@ mod tests {
             let tight = limits.with_max_decoded_bytes(3);
             let error = codec.decode_bytes_into(&[9, 4], &mut out, &tight).unwrap_err();
             assert_eq!(error.kind(), CodecErrorKind::Limit);
+        }
+    }
+
+    /// Decodes to a grey line as long as the payload.
+    struct Line;
+
+    impl ImageCodec for Line {
+        fn name(&self) -> &str {
+            "test.line"
+        }
+
+        fn parameters(&self) -> Parameters {
+            Parameters::new()
+        }
+
+        fn encode(&self, image: &ImageView<'_>) -> Result<Vec<u8>> {
+            Ok(image.samples().to_le_bytes().into_owned())
+        }
+
+        fn info(&self, payload: &[u8]) -> Result<ImageInfo> {
+            let width = u32::try_from(payload.len()).unwrap();
+            let shape = crate::ImageShape::new(1, width, 1)?;
+            Ok(ImageInfo::new(shape, crate::SampleType::U8))
+        }
+
+        fn decode(&self, payload: &[u8], _: &Limits) -> Result<Image> {
+            Image::new(self.info(payload)?.shape, payload.to_vec())
+        }
+    }
+
+    #[test]
+    fn image_codec_decodes_images_within_limits_and_no_bytes() {
+        let codec = Codec::from_image_codec(Line);
+        assert_eq!(codec.kind(), CodecKind::Image);
+        assert!(codec.as_byte_codec().is_none());
+        let limits = Limits::default();
+        let mut image = codec.decode_image(b"abc", &limits).unwrap();
+        assert_eq!(codec.image_info(b"abc").unwrap().shape, image.shape());
+        assert_eq!(codec.encode_image(&image.as_view()).unwrap(), b"abc");
+        let error = codec.decode_image(b"abc", &limits.with_max_samples(2)).unwrap_err();
+        assert_eq!(error.kind(), CodecErrorKind::Limit);
+        let images = codec.as_image_codec().unwrap();
+        images.decode_into(b"xyz", &mut image.as_view_mut(), &limits).unwrap();
+        assert_eq!(codec.encode_image(&image.as_view()).unwrap(), b"xyz");
+        let error = images.decode_into(b"wxyz", &mut image.as_view_mut(), &limits).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "codec `test.line`: cannot decode the record: it is 1 x 4 x 1 of type uint8, but the \
+             place for it is 1 x 3 x 1 of type uint8"
+        );
+        for error in [
+            codec.encode_bytes(b"a").unwrap_err(),
+            codec.decode_bytes(b"a", &limits).unwrap_err(),
+            codec.decode_bytes_append(b"a", &mut Vec::new(), &limits).unwrap_err(),
+            codec.decode_bytes_into(b"a", &mut [0], &limits).unwrap_err(),
+            codec.decoded_len(b"a").unwrap_err(),
+            Codec::none().decode_image(b"a", &limits).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), CodecErrorKind::Unsupported);
         }
     }
 

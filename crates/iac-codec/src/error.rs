@@ -128,6 +128,12 @@ pub enum CodecError {
         /// The limit.
         allowed: u64,
     },
+    /// Shape, type and samples of an image do not go together.
+    #[error("no image: {reason}")]
+    Image {
+        /// What does not fit.
+        reason: String,
+    },
     /// A codec cannot be registered.
     #[error("cannot register a codec as `{name}`: {reason}")]
     Registration {
@@ -167,6 +173,7 @@ impl CodecError {
             Self::Limit { .. } => CodecErrorKind::Limit,
             Self::Parameter { .. }
             | Self::Encode { .. }
+            | Self::Image { .. }
             | Self::Registration { .. }
             | Self::WrongName { .. } => CodecErrorKind::Usage,
             Self::Unsupported { .. } => CodecErrorKind::Unsupported,

@@ -18,6 +18,14 @@
 //! # }
 //! ```
 //!
+//! # Features
+//!
+//! - `zstd` (default): the codec `zstd`, dictionaries included;
+//! - `brotli` (default): the codec `brotli` in pure Rust;
+//! - `brotli-c`: the same through the C library, which is faster both ways;
+//! - `lz4` (default): the codec `lz4`, which only this implementation of the format knows;
+//! - `full`: all of them.
+//!
 //! # Names
 //!
 //! `none`, `brotli`, `zstd`, `lz4`, `jxl`, `jpeg`, `jpeg2000` and `jpegls` belong to the format
@@ -25,15 +33,31 @@
 //! [`CodecError::MissingFeature`], any other unregistered name [`CodecError::Unknown`].
 //! [`compiled_codecs`] lists what this build has.
 
+#[cfg(feature = "brotli")]
+pub mod brotli;
 mod codec;
 mod error;
+mod image;
 mod limits;
+#[cfg(feature = "lz4")]
+pub mod lz4;
 mod none;
+#[cfg(any(feature = "zstd", feature = "brotli", feature = "lz4"))]
+mod params;
 mod registry;
+#[cfg(any(feature = "zstd", feature = "brotli"))]
+mod scratch;
 mod spec;
+#[cfg(feature = "zstd")]
+pub mod zstd;
 
 pub use codec::{ByteCodec, Codec, CodecKind, Parameters};
 pub use error::{CodecError, CodecErrorKind, Result};
+pub use half;
+pub use image::{
+    Image, ImageCodec, ImageInfo, ImageShape, ImageView, ImageViewMut, SampleType, Samples,
+    SamplesMut, SamplesRef,
+};
 pub use limits::Limits;
 pub use registry::{Registry, compiled_codecs};
 pub use spec::CodecSpec;

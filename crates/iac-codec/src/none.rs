@@ -36,6 +36,12 @@ impl ByteCodec for NoneCodec {
         copy_exactly(NAME, payload, out)
     }
 
+    fn decode_append(&self, payload: &[u8], out: &mut Vec<u8>, limits: &Limits) -> Result<()> {
+        limits.check_decoded_bytes(u64_len(payload.len()))?;
+        out.extend_from_slice(payload);
+        Ok(())
+    }
+
     fn is_identity(&self) -> bool {
         true
     }

@@ -24,14 +24,29 @@ const BUILTINS: [Builtin; 8] = [
         // Parameters of `none` are ignored, as packs that carry some exist.
         make: Some(|_| Ok(Codec::none())),
     },
+    #[cfg(feature = "brotli")]
+    built("brotli", crate::brotli::from_parameters),
+    #[cfg(not(feature = "brotli"))]
     missing("brotli"),
+    #[cfg(feature = "zstd")]
+    built("zstd", crate::zstd::from_parameters),
+    #[cfg(not(feature = "zstd"))]
     missing("zstd"),
+    #[cfg(feature = "lz4")]
+    built("lz4", crate::lz4::from_parameters),
+    #[cfg(not(feature = "lz4"))]
     missing("lz4"),
     missing("jxl"),
     missing("jpeg"),
     missing("jpeg2000"),
     missing("jpegls"),
 ];
+
+/// A codec with a backend; features are named after their codecs.
+#[cfg(any(feature = "brotli", feature = "zstd", feature = "lz4"))]
+const fn built(name: &'static str, make: fn(&Parameters) -> Result<Codec>) -> Builtin {
+    Builtin { name, feature: name, make: Some(make) }
+}
 
 /// A codec without a backend; features are named after their codecs.
 const fn missing(name: &'static str) -> Builtin {
@@ -167,6 +182,20 @@ impl Registry {
                 found: codec.name().to_owned(),
             });
         }
+        Ok(codec)
+    }
+
+    /// Makes the codec that a spec describes, for encoding with it.
+    ///
+    /// [`Registry::create`] is tolerant of parameters that do not matter for reading; here each
+    /// has to be known, of the right type and in its range.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Registry::create`] and of [`Codec::check_encode`].
+    pub fn create_encoder(&self, spec: &CodecSpec) -> Result<Codec> {
+        let codec = self.create(spec)?;
+        codec.check_encode()?;
         Ok(codec)
     }
 

@@ -129,7 +129,7 @@ impl Default for CodecSpec {
     }
 }
 
-const fn type_name(value: &Value) -> &'static str {
+pub(crate) const fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

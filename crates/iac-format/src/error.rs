@@ -68,6 +68,35 @@ impl ErrorKind {
     }
 }
 
+impl ErrorKind {
+    const ALL: [Self; 16] = [
+        Self::Usage,
+        Self::RowOutOfRange,
+        Self::Exists,
+        Self::NoRecordIndex,
+        Self::NotIac,
+        Self::Damaged,
+        Self::Checksum,
+        Self::Schema,
+        Self::Decode,
+        Self::Limit,
+        Self::Io,
+        Self::UnsupportedVersion,
+        Self::MissingFeature,
+        Self::UnknownCodec,
+        Self::UnsupportedExtension,
+        Self::Unsupported,
+    ];
+
+    /// The kind of that name, which is what [`ErrorKind::as_str`] gives.
+    ///
+    /// Crates that this one knows nothing of use the same names for kinds of their own.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -273,3 +302,16 @@ fn first_bytes(found: &[u8]) -> String {
 
 /// Result of this crate's operations.
 pub type Result<T, E = FormatError> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_found_by_its_name() {
+        for kind in ErrorKind::ALL {
+            assert_eq!(ErrorKind::from_name(kind.as_str()), Some(kind));
+        }
+        assert_eq!(ErrorKind::from_name("Usage"), None);
+    }
+}

@@ -19,7 +19,7 @@ pub const EXTENSIONS_MEMBER: &str = "extensions";
 /// Header member that lists the extensions without which records cannot be decoded.
 pub const REQUIRED_EXTENSIONS_MEMBER: &str = "required_extensions";
 
-/// Finds the JSON text in the first bytes of a file (steps 2 to 6 of container.md, section 2.1).
+/// Finds the JSON text in the first bytes of a file: the format's checks up to the text's encoding.
 ///
 /// `block` holds the first `min(file_len, 65536)` bytes.
 ///
@@ -69,7 +69,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Parses the first bytes of a file of `file_len` bytes (container.md, section 2.1).
+    /// Parses the first bytes of a file of `file_len` bytes.
     ///
     /// `block` holds the first `min(file_len, 65536)` bytes.
     ///
@@ -80,8 +80,8 @@ impl Header {
         Self::from_text(header_text(block, file_len)?, file_len)
     }
 
-    /// Interprets a header's JSON text for a file of `file_len` bytes (steps 7 to 14 of
-    /// container.md, section 2.1), and checks its checksum where it has one.
+    /// Interprets a header's JSON text for a file of `file_len` bytes: members, layout, and its
+    /// checksum where it has one.
     ///
     /// # Errors
     ///

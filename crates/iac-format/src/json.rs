@@ -29,7 +29,7 @@ pub(crate) fn parse_object(text: &str) -> Result<Map<String, Value>> {
 }
 
 /// Writes `members` as the text of a header: keys sorted by their UTF-8 bytes, two blanks of
-/// indent, numbers in their shortest form (container.md, section 1.2).
+/// indent, numbers in their shortest form (docs/format.md, "Header").
 pub(crate) fn to_text(members: &Map<String, Value>) -> Result<String> {
     let mut out = String::new();
     write_object(&mut out, members, 1)?;

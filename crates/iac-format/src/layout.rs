@@ -87,7 +87,7 @@ impl Layout {
     }
 
     /// Reads the layout from header members and checks it against the size of the file
-    /// (steps 8 to 14 of container.md, section 2.1).
+    /// (docs/format.md, "Header").
     pub(crate) fn from_members(members: &Map<String, Value>, file_len: u64) -> Result<Self> {
         let header_bytes = integer(members, "header_bytes")?;
         expect("header_bytes", header_bytes, HEADER_BYTES, "the size of the fixed header")?;

@@ -33,6 +33,7 @@
 //! ```
 
 mod checksums;
+mod element;
 mod error;
 mod fixed;
 mod header;
@@ -43,6 +44,7 @@ pub mod names;
 pub mod table;
 
 pub use checksums::{CHECKSUMS_EXTENSION, CHECKSUMS_MEMBER, Checksums};
+pub use element::{Element, swap_if_big_endian};
 pub use error::{ErrorKind, FormatError, Result, TableKind};
 pub use fixed::{ElementType, FixedShape};
 pub use header::{

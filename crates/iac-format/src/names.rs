@@ -1,4 +1,4 @@
-//! File names (container.md, section 8): `IDENTITY.CODE.iac`.
+//! File names (docs/format.md, "File names"): `IDENTITY.CODE.iac`.
 //!
 //! Names are a convention for people: what a file is stands in its header.
 

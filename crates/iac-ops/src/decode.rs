@@ -3,18 +3,15 @@
 use std::num::NonZeroUsize;
 
 use bytes::Bytes;
-use iac_codec::{Codec, CodecError, CodecKind, CodecSpec, Limits, Registry};
-use iac_format::{CHECKSUMS_EXTENSION, FixedShape, FormatError, TableKind};
-use iac_reader::{PackKind, PackReader};
+use iac_codec::{Codec, CodecError, CodecKind, Limits};
+use iac_format::{FixedShape, FormatError, TableKind};
+use iac_reader::{FixedRecordPack, PackKind, PackReader, RecordOptions, VariableRecordPack};
 use serde::Serialize;
 
 use crate::error::{OpsError, Result};
 use crate::ordered::{Bounds, for_each_ordered};
 use crate::progress::{Progress, Task};
 use crate::rows::RowSelection;
-
-/// Extensions that records can be decoded with.
-const KNOWN_EXTENSIONS: [&str; 1] = [CHECKSUMS_EXTENSION];
 
 /// How records are decoded.
 #[derive(Debug, Clone)]
@@ -106,7 +103,7 @@ pub struct Decoder {
 
 #[derive(Debug, Clone)]
 enum How {
-    Codec(Codec),
+    Codec(VariableRecordPack, Codec),
     Fixed(FixedShape),
 }
 
@@ -115,34 +112,18 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`OpsError::Codec`] when this build has no such codec or the header describes it wrongly,
-    /// [`OpsError::RequiredExtension`] when the pack needs an extension that is not known, and
-    /// [`OpsError::Read`] when the pack addresses no records or is damaged.
+    /// [`OpsError::Read`] when this build has no such codec or the header describes it wrongly,
+    /// when the pack needs an extension that is not known, and when it addresses no records or is
+    /// damaged.
     pub fn new(pack: &PackReader, limits: Limits) -> Result<Self> {
-        let header = pack.header();
-        for extension in header.required_extensions() {
-            if !KNOWN_EXTENSIONS.contains(&extension) {
-                return Err(OpsError::RequiredExtension {
-                    path: pack.path().to_owned(),
-                    extension: extension.to_owned(),
-                });
-            }
-        }
         let how = match pack.kind()? {
             PackKind::Variable => {
-                let codec = CodecSpec::from_header(header.members())
-                    .and_then(|spec| Registry::global().create(&spec));
-                How::Codec(codec.map_err(|source| OpsError::Codec {
-                    path: pack.path().to_owned(),
-                    row: None,
-                    source,
-                })?)
+                let options = RecordOptions::default().limits(limits);
+                let records = VariableRecordPack::from_reader_with(pack.clone(), options);
+                let codec = records.codec()?.clone();
+                How::Codec(records, codec)
             }
-            PackKind::Fixed => {
-                let shape = header.fixed_shape();
-                let shape = shape.map_err(|source| OpsError::format(pack.path(), source))?;
-                How::Fixed(shape.ok_or_else(|| no_records(pack))?)
-            }
+            PackKind::Fixed => How::Fixed(FixedRecordPack::from_reader(pack.clone())?.shape()),
             PackKind::Segment => return Err(no_records(pack)),
         };
         Ok(Self { pack: pack.clone(), how, limits })
@@ -152,10 +133,14 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`OpsError::Read`] when the stored bytes cannot be read, [`OpsError::Codec`] when they
-    /// cannot be decoded.
+    /// [`OpsError::Read`] when the stored bytes cannot be read or decoded.
     pub fn decode(&self, row: u64) -> Result<Decoded> {
-        self.decode_stored(row, self.pack.read(row)?)
+        match &self.how {
+            How::Codec(records, codec) if codec.kind() == CodecKind::Bytes => {
+                Ok(of_bytes(row, records.read(row)?))
+            }
+            _ => self.decode_stored(row, self.pack.read(row)?),
+        }
     }
 
     /// Decodes one record whose stored bytes are at hand.
@@ -174,7 +159,7 @@ impl Decoder {
                     bytes: stored,
                 });
             }
-            How::Codec(codec) => codec,
+            How::Codec(_, codec) => codec,
         };
         let decoded = match codec.kind() {
             // Nothing grows, so there is nothing to limit: the bytes are in memory already.
@@ -190,19 +175,21 @@ impl Decoder {
             row: Some(row),
             source,
         })?;
-        Ok(Decoded {
-            row,
-            kind: DecodedKind::Bytes,
-            shape: vec![byte_count(&bytes)],
-            dtype: "uint8",
-            bytes,
-        })
+        Ok(of_bytes(row, bytes))
+    }
+
+    /// The codec of a variable pack.
+    pub(crate) const fn codec(&self) -> Option<&Codec> {
+        match &self.how {
+            How::Codec(_, codec) => Some(codec),
+            How::Fixed(_) => None,
+        }
     }
 
     /// What a stored record of so many bytes takes of a memory budget while it is decoded.
     pub(crate) fn cost(&self, stored: u64) -> u64 {
         match &self.how {
-            How::Codec(codec) if !codec.is_identity() => stored.saturating_mul(4),
+            How::Codec(_, codec) if !codec.is_identity() => stored.saturating_mul(4),
             _ => stored,
         }
     }
@@ -263,6 +250,11 @@ pub(crate) fn stored_bytes(pack: &PackReader, row: u64) -> u64 {
 
 pub(crate) fn no_records(pack: &PackReader) -> OpsError {
     OpsError::format(pack.path(), FormatError::NoRecordIndex)
+}
+
+fn of_bytes(row: u64, bytes: Bytes) -> Decoded {
+    let shape = vec![byte_count(&bytes)];
+    Decoded { row, kind: DecodedKind::Bytes, shape, dtype: "uint8", bytes }
 }
 
 pub(crate) fn byte_count(bytes: &[u8]) -> u64 {

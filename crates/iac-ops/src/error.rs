@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use iac_codec::{CodecError, CodecErrorKind};
+use iac_codec::CodecError;
 use iac_format::{ErrorKind, FormatError, TableKind};
 use iac_reader::ReadError;
 use iac_writer::WriteError;
@@ -122,6 +122,34 @@ pub enum OpsError {
         /// Why not.
         reason: String,
     },
+    /// A value of a table is larger than is shown or copied.
+    #[error("{path}: {table}: column `{column}`: {}{reason}", in_row(*.row))]
+    ValueTooLarge {
+        /// The pack.
+        path: String,
+        /// Which table.
+        table: TableKind,
+        /// The column.
+        column: String,
+        /// Row of the table, where one is concerned.
+        row: Option<u64>,
+        /// What is too much.
+        reason: String,
+    },
+    /// Records overlap so much that far more would be written than the pack holds.
+    #[error(
+        "{path}: records overlap: {bytes} bytes would be written out of a data segment of {data_length} bytes (without permission to expand, at most {allowed})"
+    )]
+    Expansion {
+        /// The pack.
+        path: String,
+        /// Bytes that would be written.
+        bytes: u64,
+        /// Bytes of the data segment that are there.
+        data_length: u64,
+        /// Bytes that are written without being asked.
+        allowed: u64,
+    },
     /// A limit on sizes is exceeded.
     #[error("{}: has {found} bytes, but {what} may have at most {allowed}", path.display())]
     TooLarge {
@@ -133,17 +161,6 @@ pub enum OpsError {
         found: u64,
         /// The limit.
         allowed: u64,
-    },
-    /// The pack needs an extension that this library does not know, so its records cannot be
-    /// decoded.
-    #[error(
-        "{path}: the pack needs the extension `{extension}`, which is not known here; its stored bytes can be read, but not decoded"
-    )]
-    RequiredExtension {
-        /// The pack.
-        path: String,
-        /// The extension's name.
-        extension: String,
     },
     /// Nothing can be saved from a pack.
     #[error("{path}: nothing can be salvaged: {reason}")]
@@ -187,8 +204,9 @@ impl OpsError {
             Self::Exists { .. } => ErrorKind::Exists,
             Self::RowOutOfRange { .. } => ErrorKind::RowOutOfRange,
             Self::Value { .. } | Self::BeyondSalvage { .. } => ErrorKind::Damaged,
-            Self::TooLarge { .. } => ErrorKind::Limit,
-            Self::RequiredExtension { .. } => ErrorKind::UnsupportedExtension,
+            Self::TooLarge { .. } | Self::ValueTooLarge { .. } | Self::Expansion { .. } => {
+                ErrorKind::Limit
+            }
         }
     }
 
@@ -214,7 +232,8 @@ impl OpsError {
             | Self::RowOutOfRange { path, .. }
             | Self::Column { path, .. }
             | Self::Value { path, .. }
-            | Self::RequiredExtension { path, .. }
+            | Self::ValueTooLarge { path, .. }
+            | Self::Expansion { path, .. }
             | Self::BeyondSalvage { path, .. } => Some(Path::new(path)),
             Self::Io { path, .. }
             | Self::Source { path, .. }
@@ -232,7 +251,7 @@ impl OpsError {
         match self {
             Self::Read(error) => error.row(),
             Self::Write(error) => error.row(),
-            Self::Codec { row, .. } => *row,
+            Self::Codec { row, .. } | Self::ValueTooLarge { row, .. } => *row,
             Self::RowOutOfRange { row, .. } => Some(*row),
             _ => None,
         }
@@ -246,7 +265,9 @@ impl OpsError {
             Self::Write(error) => error.field(),
             Self::Predicate(error) => error.field(),
             Self::Codec { source, .. } => source.field(),
-            Self::Column { column, .. } | Self::Value { column, .. } => Some(column),
+            Self::Column { column, .. }
+            | Self::Value { column, .. }
+            | Self::ValueTooLarge { column, .. } => Some(column),
             _ => None,
         }
     }
@@ -295,20 +316,17 @@ impl OpsError {
 }
 
 /// The workspace's kind for a codec's error.
-pub(crate) const fn codec_error_kind(error: &CodecError) -> ErrorKind {
-    match error.kind() {
-        CodecErrorKind::Usage => ErrorKind::Usage,
-        CodecErrorKind::Limit => ErrorKind::Limit,
-        CodecErrorKind::MissingFeature => ErrorKind::MissingFeature,
-        CodecErrorKind::UnknownCodec => ErrorKind::UnknownCodec,
-        CodecErrorKind::Unsupported => ErrorKind::Unsupported,
-        // What a later release may add is about payloads first of all.
-        _ => ErrorKind::Decode,
-    }
+fn codec_error_kind(error: &CodecError) -> ErrorKind {
+    // What a later release may add is about payloads first of all.
+    ErrorKind::from_name(error.kind().as_str()).unwrap_or(ErrorKind::Decode)
 }
 
 fn of_row(row: Option<u64>) -> String {
     row.map_or_else(String::new, |row| format!("row {row} of "))
+}
+
+fn in_row(row: Option<u64>) -> String {
+    row.map_or_else(String::new, |row| format!("row {row}: "))
 }
 
 fn known_columns(known: &[String]) -> String {

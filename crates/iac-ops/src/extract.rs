@@ -16,12 +16,13 @@ use serde::Serialize;
 
 use crate::decode::{Decoder, byte_count, selected_rows, stored_bytes};
 use crate::error::{OpsError, Result};
-use crate::names::{Names, Rules, safe_parts};
+use crate::expansion::check_expansion;
+use crate::names::{self, Names, Rules, safe_parts};
 use crate::ordered::{Bounds, for_each_ordered};
 use crate::progress::{Progress, Task, check_cancelled};
 use crate::raw::{MODIFIED_COLUMN, PATH_COLUMN, RAW_FILES};
 use crate::rows::RowSelection;
-use crate::view::{TableQuery, TableView};
+use crate::view::{ShortText, TableQuery, TableView};
 
 /// How records are extracted.
 #[derive(Debug, Clone)]
@@ -38,6 +39,17 @@ pub struct ExtractOptions {
     pub workers: Option<NonZeroUsize>,
     /// Bytes of records that are in memory at once, unless one record has more; default 64 MiB.
     pub memory: u64,
+    /// Also write far more than the pack holds, where records overlap; default `false`.
+    pub allow_expansion: bool,
+}
+
+impl ExtractOptions {
+    /// Sets whether far more may be written than the pack holds.
+    #[must_use]
+    pub const fn allow_expansion(mut self, allow: bool) -> Self {
+        self.allow_expansion = allow;
+        self
+    }
 }
 
 impl Default for ExtractOptions {
@@ -48,6 +60,7 @@ impl Default for ExtractOptions {
             limits: Limits::default(),
             workers: None,
             memory: 64 << 20,
+            allow_expansion: false,
         }
     }
 }
@@ -55,6 +68,9 @@ impl Default for ExtractOptions {
 /// Index columns that name records, the best first.
 pub const ID_COLUMNS: [&str; 7] =
     ["path", "record_id", "item_id", "tile_id", "sop_instance_uid", "patient_id", "id"];
+
+/// Bytes of a name that is looked at: records with longer ones are named after their row.
+const MAX_NAME: u64 = 1 << 20;
 
 /// One file that was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -66,7 +82,8 @@ pub struct Extracted {
     pub file: String,
     /// Bytes of the file.
     pub bytes: u64,
-    /// The name that the pack gives to the record, where the file's differs from it.
+    /// The name that the pack gives to the record, where the file's differs from it; its first 200
+    /// characters and `…` where it has more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original_name: Option<String>,
 }
@@ -99,7 +116,8 @@ pub struct ExtractSummary {
 /// # Errors
 ///
 /// [`OpsError::Exists`] before anything is written when a file is there that may not be replaced;
-/// [`OpsError::Destination`] for a link or a file in the place of a folder, and the other way
+/// [`OpsError::Expansion`] when records overlap so much that far more would be written than the
+/// pack holds; [`OpsError::Destination`] for a link or a file in the place of a folder, and the other way
 /// round; [`OpsError::Column`] for an unknown name column; [`OpsError::RowOutOfRange`];
 /// [`OpsError::Read`] and [`OpsError::Codec`] for a record that cannot be read or decoded, and
 /// [`OpsError::Io`]: files of the rows before it stay.
@@ -113,6 +131,9 @@ pub fn extract(
 ) -> Result<ExtractSummary> {
     let rows = selected_rows(pack, rows)?;
     let decoder = Decoder::new(pack, options.limits)?;
+    if !options.allow_expansion {
+        check_expansion(pack, rows.iter(), progress)?;
+    }
     let files = plan(pack, &rows, options, progress)?;
     let folder = Folder { dir, overwrite: options.overwrite };
     folder.prepare(&files, progress)?;
@@ -182,25 +203,23 @@ fn plan(
     };
     let mut names = Names::new(rules);
     let mut files = Vec::new();
-    let mut add = |row: u64, name: Option<String>| {
+    TableView::new(pack, &query)?.for_each_short_text(MAX_NAME, progress, &mut |row, name| {
+        let is_too_long = matches!(name, Some(ShortText::TooLong));
+        let name = match name {
+            Some(ShortText::Whole(name)) => Some(name).filter(|name| !name.is_empty()),
+            _ => None,
+        };
         let parts = match &name {
             Some(name) => safe_parts(name, has_folders, rules),
             None => vec![format!("{row:0width$}")],
         };
         let file = names.claim(&parts);
-        files.push(Planned {
-            row,
-            original_name: name.filter(|name| *name != file),
-            file,
-            modified: times.as_ref().and_then(|times| times.get(row)),
-        });
-    };
-    let mut numbers = rows.iter();
-    TableView::new(pack, &query)?.for_each_row_text(progress, &mut |cells| {
-        let name = cells.into_iter().nth(1).filter(|name| !name.is_empty());
-        if let Some(row) = numbers.next() {
-            add(row, name);
+        let mut original_name = name.filter(|name| *name != file).map(|name| names::shown(&name));
+        if is_too_long {
+            original_name = Some("…".to_owned());
         }
+        let modified = times.as_ref().and_then(|times| times.get(row));
+        files.push(Planned { row, file, original_name, modified });
         Ok(())
     })?;
     Ok(files)
@@ -348,6 +367,9 @@ impl Folder<'_> {
             Some(_) if !self.overwrite => Err(OpsError::Exists { path: path.to_owned() }),
             Some(found) if found.is_dir() => {
                 Err(OpsError::destination(path, "is a folder where a file is needed"))
+            }
+            Some(found) if !found.is_file() && !found.is_symlink() => {
+                Err(OpsError::destination(path, "is not a regular file"))
             }
             Some(_) => Ok(()),
         }

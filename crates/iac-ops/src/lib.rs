@@ -10,6 +10,7 @@
 //! | [`salvage`] | copies what is sound out of a damaged pack |
 //! | [`digest`] | SHA-256 of stored and decoded records, which compares packs by content |
 //! | [`decode`] | records as their codec's output |
+//! | [`recode`] | writes the records of a pack with another codec |
 //! | [`info`] | what a pack is, at a glance |
 //! | [`view`] | rows of a table as JSON, CSV or Arrow |
 //! | [`predicate`] | conditions that select rows |
@@ -44,13 +45,16 @@ pub mod check;
 pub mod decode;
 pub mod digest;
 mod error;
+mod expansion;
 pub mod extract;
+mod gather;
 pub mod info;
 mod names;
 mod ordered;
 pub mod predicate;
 mod progress;
 pub mod raw;
+pub mod recode;
 pub mod rows;
 pub mod salvage;
 mod sha;

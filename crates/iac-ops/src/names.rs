@@ -1,11 +1,19 @@
 //! File names for records: safe ones, each only once.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 
 /// Bytes that a name may have; the rest of the usual 255 is for what is appended to it.
 const LONGEST: usize = 240;
 /// Bytes of an extension that survives the shortening of a long name.
 const LONGEST_EXTENSION: usize = 16;
+
+/// Bytes of a name that is used whole: as much as systems take for a path.
+const LONGEST_PATH: usize = 4096;
+/// Parts of a name that is used whole.
+const MOST_PARTS: usize = 256;
+/// Characters of a replaced name that are kept for reports.
+const SHOWN_CHARACTERS: usize = 200;
 
 /// What a name may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +38,15 @@ impl Rules {
 /// Turns a record's name into the parts of a relative path: at least one, none of them empty or
 /// special.
 ///
-/// Slashes separate folders if `folders` is set, otherwise they are characters like others.
+/// Slashes separate folders if `folders` is set, otherwise they are characters like others. A name
+/// too long for a path becomes one part: the beginning of its last one and a sum of all of it.
 pub(crate) fn safe_parts(name: &str, folders: bool, rules: Rules) -> Vec<String> {
+    let most_slashes = if folders { MOST_PARTS.saturating_sub(1) } else { usize::MAX };
+    if name.len() > LONGEST_PATH
+        || name.bytes().filter(|byte| *byte == b'/').nth(most_slashes).is_some()
+    {
+        return vec![long_name(name, rules)];
+    }
     let mut parts: Vec<String> = if folders {
         name.split('/')
             .filter(|part| !part.is_empty() && *part != ".")
@@ -44,6 +59,34 @@ pub(crate) fn safe_parts(name: &str, folders: bool, rules: Rules) -> Vec<String>
         parts.push("_".to_owned());
     }
     parts
+}
+
+/// The name as reports tell it.
+pub(crate) fn shown(name: &str) -> String {
+    match name.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
+        None => name.to_owned(),
+    }
+}
+
+/// One part for a name that is too long, without looking at each of its characters.
+fn long_name(name: &str, rules: Rules) -> String {
+    let last = name.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let sum = format!("~{:08x}", crc32fast::hash(name.as_bytes()));
+    let (stem, extension) = split_extension(last);
+    let extension = if extension.len() <= LONGEST_EXTENSION { extension } else { "" };
+    let room = LONGEST.saturating_sub(sum.len()).saturating_sub(LONGEST_EXTENSION);
+    let kept = beginning(stem, room);
+    safe_part(&format!("{kept}{sum}{extension}"), rules)
+}
+
+/// Whole characters that fit into so many bytes.
+fn beginning(text: &str, room: usize) -> &str {
+    let mut end = room.min(text.len());
+    while !text.is_char_boundary(end) {
+        end = end.saturating_sub(1);
+    }
+    text.get(..end).unwrap_or_default()
 }
 
 fn safe_part(part: &str, rules: Rules) -> String {
@@ -95,13 +138,7 @@ fn shortened(name: &str) -> String {
     let extension = if extension.len() <= LONGEST_EXTENSION { extension } else { "" };
     let sum = format!("~{:08x}", crc32fast::hash(name.as_bytes()));
     let room = LONGEST.saturating_sub(sum.len()).saturating_sub(extension.len());
-    let mut kept = String::new();
-    for character in stem.chars() {
-        if kept.len().saturating_add(character.len_utf8()) > room {
-            break;
-        }
-        kept.push(character);
-    }
+    let kept = beginning(stem, room);
     format!("{kept}{sum}{extension}")
 }
 
@@ -114,18 +151,28 @@ fn split_extension(name: &str) -> (&str, &str) {
 }
 
 /// The names that are taken.
+///
+/// Names are kept as hashes, since the paths of all folders above a file are far longer than its
+/// own. That two names share one makes a number appear in vain, and nothing worse.
 #[derive(Debug)]
 pub(crate) struct Names {
     rules: Rules,
-    files: HashSet<String>,
-    folders: HashSet<String>,
+    hasher: RandomState,
+    files: HashSet<u64>,
+    folders: HashSet<u64>,
     /// The number to try next for names that were wanted again.
-    next: HashMap<String, u64>,
+    next: HashMap<u64, u64>,
 }
 
 impl Names {
     pub(crate) fn new(rules: Rules) -> Self {
-        Self { rules, files: HashSet::new(), folders: HashSet::new(), next: HashMap::new() }
+        Self {
+            rules,
+            hasher: RandomState::new(),
+            files: HashSet::new(),
+            folders: HashSet::new(),
+            next: HashMap::new(),
+        }
     }
 
     /// Takes a path, with slashes between its parts; where it is taken already, or a part of it is
@@ -146,7 +193,7 @@ impl Names {
         let wanted = join(part);
         let wanted_key = self.key(&wanted);
         let mut path = wanted;
-        let mut key = wanted_key.clone();
+        let mut key = wanted_key;
         // Folders are shared, so only files are in their way; they find each other again because
         // the first free number stays the same.
         let mut number = if is_file { self.next.get(&wanted_key).copied().unwrap_or(2) } else { 2 };
@@ -167,8 +214,12 @@ impl Names {
         path
     }
 
-    fn key(&self, path: &str) -> String {
-        if self.rules.folds_case() { path.to_lowercase() } else { path.to_owned() }
+    fn key(&self, path: &str) -> u64 {
+        if self.rules.folds_case() {
+            self.hasher.hash_one(path.to_lowercase())
+        } else {
+            self.hasher.hash_one(path)
+        }
     }
 }
 
@@ -266,6 +317,27 @@ mod tests {
             names.claim(&part);
         }
         assert_eq!(names.claim(&part), "p_20001");
+    }
+
+    #[test]
+    fn names_of_endless_length_or_depth_become_one_part() {
+        let deep = "a/".repeat(1_000_000) + "last.txt";
+        let many = "b/".repeat(300) + "last.txt";
+        let slashes = "/".repeat(5000);
+        for name in [&deep, &many, &slashes, &"x".repeat(5000)] {
+            for rules in [Rules::Host, Rules::Portable] {
+                let parts = safe_parts(name, true, rules);
+                assert_eq!(parts.len(), 1);
+                assert!(parts[0].len() <= LONGEST && parts[0].contains('~'), "{}", parts[0]);
+                assert_eq!(parts, safe_parts(name, true, rules));
+            }
+        }
+        let host = |name: &str| safe_parts(name, true, Rules::Host);
+        assert!(host(&deep)[0].starts_with("last~") && host(&deep)[0].ends_with(".txt"));
+        assert_ne!(host(&deep), host(&many));
+        assert_eq!(host(&"c/".repeat(200)).len(), 200);
+        assert_eq!(shown(&deep).chars().count(), SHOWN_CHARACTERS + 1);
+        assert_eq!(shown("a"), "a");
     }
 
     proptest! {

@@ -6,19 +6,22 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
-use iac_format::TableKind;
 use iac_format::table::write_table;
+use iac_format::{ErrorKind, TableKind};
 use iac_reader::{PackReader, Table};
 use serde_json::Value;
 
-use crate::cell::{CellError, to_json, to_text};
+use crate::cell::{Budget, CellError, to_json_within, to_text_within};
 use crate::error::{OpsError, Result};
+use crate::gather::{self, Allowance, GatherError};
 use crate::predicate::Predicate;
 use crate::progress::{Progress, check_cancelled};
 use crate::rows::RowSelection;
 
 /// Rows between two looks at whether the work should stop.
 const ROWS_AT_ONCE: usize = 1024;
+/// Bytes that the cells of one row may become together: many columns may share one large value.
+const MAX_ROW_BYTES: u64 = 256 << 20;
 /// Rows of a gathered record batch.
 const GATHERED_ROWS: usize = 8192;
 
@@ -135,7 +138,8 @@ impl TableView {
     ///
     /// # Errors
     ///
-    /// [`OpsError::Value`] when a value contradicts its type, [`OpsError::Cancelled`], and
+    /// [`OpsError::Value`] when a value contradicts its type, [`OpsError::ValueTooLarge`] when one
+    /// is too large to be shown, [`OpsError::Cancelled`], and
     /// whatever `on_row` returns.
     pub fn for_each_row(
         &self,
@@ -144,9 +148,12 @@ impl TableView {
     ) -> Result<()> {
         self.visit(progress, &mut |row, batch, local| {
             let mut values = vec![Value::from(row)];
+            let mut used = 0;
             for (position, column) in batch.columns().iter().enumerate() {
-                let value = to_json(column, local);
+                let mut budget = Budget::of_cell();
+                let value = to_json_within(column, local, &mut budget);
                 values.push(value.map_err(|error| self.bad_value(position, row, &error))?);
+                self.add_to_row(&mut used, &budget, position, row)?;
             }
             on_row(row, values)
         })
@@ -175,11 +182,36 @@ impl TableView {
     ) -> Result<()> {
         self.visit(progress, &mut |row, batch, local| {
             let mut cells = vec![Some(row.to_string())];
+            let mut used = 0;
             for (position, column) in batch.columns().iter().enumerate() {
-                let cell = to_text(column, local);
+                let mut budget = Budget::of_cell();
+                let cell = to_text_within(column, local, &mut budget);
                 cells.push(cell.map_err(|error| self.bad_value(position, row, &error))?);
+                self.add_to_row(&mut used, &budget, position, row)?;
             }
             on_row(cells)
+        })
+    }
+
+    /// Hands on the first column as text, with nothing in the place of values of more than `most`
+    /// bytes.
+    pub(crate) fn for_each_short_text(
+        &self,
+        most: u64,
+        progress: &dyn Progress,
+        on_row: &mut dyn FnMut(u64, Option<ShortText>) -> Result<()>,
+    ) -> Result<()> {
+        self.visit(progress, &mut |row, batch, local| {
+            let Some(column) = batch.columns().first() else {
+                return on_row(row, None);
+            };
+            match to_text_within(column, local, &mut Budget::of_bytes(most)) {
+                Ok(text) => on_row(row, text.map(ShortText::Whole)),
+                Err(error) if error.kind == ErrorKind::Limit => {
+                    on_row(row, Some(ShortText::TooLong))
+                }
+                Err(error) => Err(self.bad_value(0, row, &error)),
+            }
         })
     }
 
@@ -230,20 +262,23 @@ impl TableView {
     ///
     /// # Errors
     ///
-    /// [`OpsError::Value`] when rows cannot be gathered.
+    /// [`OpsError::Value`] when rows cannot be gathered, [`OpsError::ValueTooLarge`] when copies of
+    /// them would be far larger than the table.
     pub fn to_batches(&self) -> Result<Vec<RecordBatch>> {
         let mut gathered = Vec::new();
         let mut rows: Vec<u64> = Vec::new();
         let mut batch = 0_usize;
+        // One for all, since everything is in memory at the end.
+        let mut allowance = Allowance::of(self.batches.iter().flat_map(RecordBatch::columns));
         for row in self.rows.iter() {
             let (found, _) = self.place(row)?;
             if found != batch || rows.len() >= GATHERED_ROWS {
-                self.gather(batch, &mut rows, &mut gathered)?;
+                self.gather(batch, &mut rows, &mut gathered, &mut allowance)?;
                 batch = found;
             }
             rows.push(row);
         }
-        self.gather(batch, &mut rows, &mut gathered)?;
+        self.gather(batch, &mut rows, &mut gathered, &mut allowance)?;
         self.pack.check_intact()?;
         Ok(gathered)
     }
@@ -265,6 +300,7 @@ impl TableView {
         batch: usize,
         rows: &mut Vec<u64>,
         gathered: &mut Vec<RecordBatch>,
+        allowance: &mut Allowance,
     ) -> Result<()> {
         let Some(first) = rows.first().copied() else {
             return Ok(());
@@ -283,9 +319,9 @@ impl TableView {
             columns.extend(part.columns().iter().cloned());
         } else {
             let places = UInt64Array::from(places);
-            for column in source.columns() {
-                let taken = arrow_select::take::take(column, &places, None);
-                columns.push(taken.map_err(failed)?);
+            for (position, column) in source.columns().iter().enumerate() {
+                let taken = gather::take(column, &places, allowance);
+                columns.push(taken.map_err(|error| self.cannot_take(position, &error))?);
             }
         }
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
@@ -338,12 +374,51 @@ impl TableView {
     }
 
     fn bad_value(&self, position: usize, row: u64, error: &CellError) -> OpsError {
-        let name = self.names.get(position.saturating_add(1));
+        if error.kind == ErrorKind::Limit {
+            return self.too_large(position, Some(row), error.reason);
+        }
         OpsError::Value {
             path: self.path.clone(),
             table: self.table,
-            column: name.cloned().unwrap_or_default(),
+            column: self.name(position),
             reason: format!("row {row}: {}", error.reason),
+        }
+    }
+
+    fn too_large(&self, position: usize, row: Option<u64>, reason: &str) -> OpsError {
+        OpsError::ValueTooLarge {
+            path: self.path.clone(),
+            table: self.table,
+            column: self.name(position),
+            row,
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// Name of a column beside `row`.
+    fn name(&self, position: usize) -> String {
+        self.names.get(position.saturating_add(1)).cloned().unwrap_or_default()
+    }
+
+    fn add_to_row(&self, used: &mut u64, cell: &Budget, position: usize, row: u64) -> Result<()> {
+        *used = used.saturating_add(cell.used());
+        if *used > MAX_ROW_BYTES {
+            let reason =
+                format!("the row's values are larger than is shown ({MAX_ROW_BYTES} bytes)");
+            return Err(self.too_large(position, Some(row), &reason));
+        }
+        Ok(())
+    }
+
+    fn cannot_take(&self, position: usize, error: &GatherError) -> OpsError {
+        match error {
+            GatherError::TooLarge => self.too_large(position, None, &error.reason()),
+            GatherError::Failed(_) => OpsError::Value {
+                path: self.path.clone(),
+                table: self.table,
+                column: self.name(position),
+                reason: error.reason(),
+            },
         }
     }
 
@@ -355,6 +430,13 @@ impl TableView {
             reason: format!("rows cannot be gathered: {error}"),
         }
     }
+}
+
+/// A text, unless it is too long to be one.
+#[derive(Debug)]
+pub(crate) enum ShortText {
+    Whole(String),
+    TooLong,
 }
 
 fn row_count(batch: &RecordBatch) -> u64 {

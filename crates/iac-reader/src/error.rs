@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use iac_format::{ErrorKind, FormatError};
+use iac_codec::{CodecError, CodecErrorKind};
+use iac_format::{ElementType, ErrorKind, FormatError};
 
 /// Why a pack or a record could not be read. Every variant names the pack.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +72,57 @@ pub enum ReadError {
         /// The pack.
         path: Arc<str>,
     },
+    /// The pack's codec cannot be made, or a record cannot be decoded.
+    #[error("{}{path}: {source}", of_row(*.row))]
+    Codec {
+        /// The pack.
+        path: Arc<str>,
+        /// Row of the index table, where one record is at fault.
+        row: Option<u64>,
+        /// What the codec says.
+        #[source]
+        source: Box<CodecError>,
+    },
+    /// The pack needs an extension that is not known, so its records cannot be decoded.
+    #[error(
+        "{path}: the pack needs the extension `{extension}`, which is not known here; its stored bytes can be read, but not decoded"
+    )]
+    RequiredExtension {
+        /// The pack.
+        path: Arc<str>,
+        /// The extension's name.
+        extension: String,
+    },
+    /// The rows of a fixed pack were asked for as elements of another type.
+    #[error("{path}: the pack's elements are of type {found}, not {asked}")]
+    ElementType {
+        /// The pack.
+        path: Arc<str>,
+        /// The type asked for.
+        asked: ElementType,
+        /// The type in the header.
+        found: ElementType,
+    },
+    /// The caller's buffer has another size than what is to be read into it.
+    #[error("{path}: the buffer has {found} {unit}, but the rows need {expected}")]
+    BufferSize {
+        /// The pack.
+        path: Arc<str>,
+        /// What is counted: `bytes` or `elements`.
+        unit: &'static str,
+        /// Size that is needed.
+        expected: u64,
+        /// Size of the buffer.
+        found: u64,
+    },
+    /// The data segment cannot be looked at as elements where it lies.
+    #[error("{path}: no typed view: {reason} (read the rows instead)")]
+    NoTypedView {
+        /// The pack.
+        path: Arc<str>,
+        /// Why not.
+        reason: &'static str,
+    },
     /// More memory would be needed than there is, or than the options allow.
     #[error("{path}: {what} needs {bytes} bytes of memory, but {allowed}")]
     Memory {
@@ -88,8 +140,12 @@ pub enum ReadError {
 impl ReadError {
     /// The kind that callers branch on.
     #[must_use]
-    pub const fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::Codec { source, .. } => codec_kind(source),
+            Self::RequiredExtension { .. } => ErrorKind::UnsupportedExtension,
+            Self::ElementType { .. } | Self::BufferSize { .. } => ErrorKind::Usage,
+            Self::NoTypedView { .. } => ErrorKind::Unsupported,
             Self::Format { source, .. } => source.kind(),
             Self::Io { .. } => ErrorKind::Io,
             Self::Checksum { .. } => ErrorKind::Checksum,
@@ -109,6 +165,11 @@ impl ReadError {
             | Self::DataSpan { path, .. }
             | Self::NotFixed { path }
             | Self::NoViews { path }
+            | Self::Codec { path, .. }
+            | Self::RequiredExtension { path, .. }
+            | Self::ElementType { path, .. }
+            | Self::BufferSize { path, .. }
+            | Self::NoTypedView { path, .. }
             | Self::Memory { path, .. } => path,
         }
     }
@@ -118,6 +179,7 @@ impl ReadError {
     pub const fn row(&self) -> Option<u64> {
         match self {
             Self::Checksum { row, .. } => Some(*row),
+            Self::Codec { row, .. } => *row,
             Self::Format { source, .. } => source.row(),
             _ => None,
         }
@@ -129,6 +191,7 @@ impl ReadError {
         match self {
             Self::Format { source, .. } => source.field(),
             Self::Checksum { .. } => Some(iac_format::CRC32_COLUMN),
+            Self::Codec { source, .. } => source.field(),
             _ => None,
         }
     }
@@ -138,6 +201,7 @@ impl ReadError {
     pub fn reason(&self) -> String {
         match self {
             Self::Format { source, .. } => source.to_string(),
+            Self::Codec { source, .. } => source.to_string(),
             Self::Checksum { stored, computed, .. } => {
                 format!("checksum mismatch (stored {stored:#010x}, computed {computed:#010x})")
             }
@@ -148,6 +212,19 @@ impl ReadError {
             }
         }
     }
+}
+
+/// The workspace's kind for what a codec says about a pack that is read.
+fn codec_kind(error: &CodecError) -> ErrorKind {
+    match error.kind() {
+        // A parameter that cannot be stands in the pack's header: nobody used it wrongly here.
+        CodecErrorKind::Usage if matches!(error, CodecError::Parameter { .. }) => ErrorKind::Decode,
+        kind => ErrorKind::from_name(kind.as_str()).unwrap_or(ErrorKind::Decode),
+    }
+}
+
+fn of_row(row: Option<u64>) -> String {
+    row.map_or_else(String::new, |row| format!("row {row} of "))
 }
 
 /// Result of this crate's operations.

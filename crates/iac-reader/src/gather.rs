@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::batch::ContiguousBatch;
+use crate::batch::ContiguousRecordBatch;
 use crate::error::{ReadError, Result};
 use crate::pack::{Content, PackReader, RowAddresses};
 use crate::prefetch::load_ahead;
@@ -21,7 +21,7 @@ const SPLIT_BYTES: usize = 1 << 20;
 /// record at once instead makes the processor wait for its own copy.
 const GROUP_BYTES: usize = 32 << 10;
 /// How many records ahead of the one that is copied the processor is told of.
-const AHEAD: usize = 8;
+pub(crate) const AHEAD: usize = 8;
 
 /// One record of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -134,12 +134,12 @@ impl PackReader {
     pub(crate) fn gather_contiguous(
         &self,
         rows: &[u64],
-        batch: &mut ContiguousBatch,
+        batch: &mut ContiguousRecordBatch,
     ) -> Result<()> {
         let content = &self.inner.content;
         let mut pieces = self.pieces(rows)?;
         let total = total_length(content, &pieces)?;
-        let ContiguousBatch { buffer, offsets } = batch;
+        let ContiguousRecordBatch { buffer, offsets } = batch;
         offsets.clear();
         offsets.push(0);
         let mut end = 0_u64;
@@ -155,15 +155,41 @@ impl PackReader {
             return self.copy_from_memory(memory, &pieces, buffer);
         }
         buffer.resize(total, 0);
+        self.fill(&mut pieces, offsets, buffer, parts)
+    }
+
+    /// The rows of a fixed pack one behind the other in a buffer of just their size.
+    pub(crate) fn gather_fixed(&self, rows: &[u64], buffer: &mut [u8]) -> Result<()> {
+        let mut pieces = self.pieces(rows)?;
+        let parts = self.parts(buffer.len(), pieces.len());
+        if let (1, Some(memory)) = (parts, self.inner.content.source.memory()) {
+            return self.copy_from_memory(memory, &pieces, &mut Part { buffer, filled: 0 });
+        }
+        let mut offsets = Vec::with_capacity(pieces.len());
+        let mut end = 0_u64;
+        for piece in &pieces {
+            offsets.push(end);
+            end = end.saturating_add(u64::try_from(piece.length).unwrap_or(u64::MAX));
+        }
+        self.fill(&mut pieces, &offsets, buffer, parts)
+    }
+
+    /// Reads pieces to their places in a buffer of just their size, split over so many threads.
+    fn fill(
+        &self,
+        pieces: &mut [Piece],
+        offsets: &[u64],
+        buffer: &mut [u8],
+        parts: usize,
+    ) -> Result<()> {
         if parts == 1 {
-            return self.fill_part(&mut pieces, 0, offsets, buffer);
+            return self.fill_part(pieces, 0, offsets, buffer);
         }
         let mut done = Vec::new();
         done.resize_with(parts, || Ok(()));
-        let offsets = offsets.as_slice();
         self.options.workers.scope(|scope| {
-            let mut rest = pieces.as_mut_slice();
-            let mut buffer = buffer.as_mut_slice();
+            let mut rest = pieces;
+            let mut buffer = buffer;
             let mut first = 0_usize;
             for (left, result) in (1..=parts).rev().zip(&mut done) {
                 let count = share_of(rest, left);
@@ -318,12 +344,22 @@ impl PackReader {
         })
     }
 
-    fn pieces(&self, rows: &[u64]) -> Result<Vec<Piece>> {
+    pub(crate) fn pieces(&self, rows: &[u64]) -> Result<Vec<Piece>> {
         let content = &self.inner.content;
         let mut pieces = Vec::with_capacity(rows.len());
-        let RowAddresses::Variable(index) = self.row_addresses()? else {
+        let data = self.layout().data.offset;
+        let addresses = self.row_addresses()?;
+        let RowAddresses::Variable(index) = addresses else {
             for (slot, row) in rows.iter().enumerate() {
-                pieces.push(self.piece(*row, slot)?);
+                let span = addresses.span(*row).map_err(|source| content.format_error(source))?;
+                pieces.push(Piece {
+                    start: data.saturating_add(span.offset),
+                    length: usize::try_from(span.length)
+                        .map_err(|_| no_memory(content, usize::MAX))?,
+                    row: *row,
+                    crc32: span.crc32,
+                    slot,
+                });
             }
             return Ok(pieces);
         };
@@ -331,7 +367,6 @@ impl PackReader {
         index
             .gather(rows, self.options.check_crc, &mut spans)
             .map_err(|source| content.format_error(source))?;
-        let data = self.layout().data.offset;
         for (slot, (span, row)) in spans.iter().zip(rows).enumerate() {
             pieces.push(Piece {
                 start: data.saturating_add(span.offset),
@@ -362,7 +397,7 @@ impl PackReader {
     }
 
     /// Threads that a batch is worth.
-    fn parts(&self, bytes: usize, records: usize) -> usize {
+    pub(crate) fn parts(&self, bytes: usize, records: usize) -> usize {
         let worth = (bytes / SPLIT_BYTES).saturating_add(1).min(records).max(1);
         if worth == 1 { 1 } else { worth.min(self.options.workers.count()) }
     }
@@ -370,7 +405,7 @@ impl PackReader {
 
 impl Piece {
     #[inline]
-    fn find_in<'a>(&self, memory: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn find_in<'a>(&self, memory: &'a [u8]) -> Option<&'a [u8]> {
         memory.get(usize::try_from(self.start).ok()?..)?.get(..self.length)
     }
 }
@@ -396,7 +431,7 @@ fn runs(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
 }
 
 /// How many pieces the first of `left` parts takes, so that all have about the same bytes.
-fn share_of(pieces: &[Piece], left: usize) -> usize {
+pub(crate) fn share_of(pieces: &[Piece], left: usize) -> usize {
     if left <= 1 {
         return pieces.len();
     }
@@ -410,7 +445,7 @@ fn share_of(pieces: &[Piece], left: usize) -> usize {
     pieces.iter().take_while(is_in_share).count()
 }
 
-fn length_of(pieces: &[Piece]) -> usize {
+pub(crate) fn length_of(pieces: &[Piece]) -> usize {
     pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.length))
 }
 

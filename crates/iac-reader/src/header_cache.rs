@@ -1,4 +1,4 @@
-//! The process-wide cache of header texts (container.md, section 7).
+//! The process-wide cache of header texts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::Metadata;

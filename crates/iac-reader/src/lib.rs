@@ -9,27 +9,40 @@
 //! - *views* ([`PackReader::view`], [`PackReader::views_into`]): slices of the mapping, which stay
 //!   valid when the reader is gone; never compared.
 //!
+//! That is the pack as it is stored. [`VariableRecordPack`] gives records as their codec decodes
+//! them, one by one or in batches, and [`FixedRecordPack`] the rows of a matrix as numbers, where
+//! possible without a copy.
+//!
 //! Where the bytes come from is the business of a [`ByteSource`]. Files are mapped by default;
 //! [`guard`] protects a process against files that others cut while they are mapped.
 //!
 //! ```no_run
-//! use iac_reader::{ContiguousBatch, PackReader};
+//! use iac_reader::{ContiguousRecordBatch, PackReader};
 //!
 //! let pack = PackReader::open("cohort.tiles.iac")?;
-//! let mut batch = ContiguousBatch::new();
+//! let mut batch = ContiguousRecordBatch::new();
 //! pack.read_contiguous_into(&[5, 1, 9], &mut batch)?;
 //! for record in batch.iter() {
 //!     println!("{} bytes", record.len());
 //! }
 //! # Ok::<(), iac_reader::ReadError>(())
 //! ```
+//!
+//! # Features
+//!
+//! `ndarray` adds views and batches of fixed packs as arrays of that crate. Codecs are features of
+//! `iac-codec`.
 
 mod batch;
+mod convert;
+mod decode;
 mod error;
+mod fixed;
 mod gather;
 pub mod guard;
 mod header_cache;
 mod iter;
+mod matrix;
 mod options;
 mod pack;
 mod per_process;
@@ -38,14 +51,19 @@ mod prefetch;
 mod records;
 mod source;
 mod table;
+mod variable;
 mod verify;
 
-pub use batch::ContiguousBatch;
+pub use batch::ContiguousRecordBatch;
+pub use decode::{SkippedRow, SkippedRows};
 pub use error::{ReadError, Result};
+pub use fixed::FixedRecordPack;
 pub use header_cache::{CacheConfig, clear_caches, configure_cache};
 pub use iter::Payloads;
+pub use matrix::Matrix;
 pub use options::{ReadOptions, SourceKind};
 pub use pack::{PackKind, PackReader, RecordSpan, read_header};
 pub use source::{Advice, ByteSource, MappedFile, Memory, PositionalFile};
 pub use table::Table;
+pub use variable::{RecordOptions, VariableRecordPack};
 pub use verify::{Fault, VerifyOptions, VerifyReport};

@@ -1,7 +1,7 @@
 //! The threads that large reads are split over.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
 
@@ -30,6 +30,37 @@ impl Workers {
             None => own_pool().map_or(1, ThreadPool::current_num_threads),
         };
         self.limit.map_or(available, |limit| available.min(limit.get())).max(1)
+    }
+
+    /// Does `work` for each job on so many threads, the calling one among them. Whoever is free
+    /// takes the next job, so that a thread that wakes late holds nobody up. The results come in
+    /// the order of the jobs.
+    pub(crate) fn run<J: Send, R: Send>(
+        &self,
+        threads: usize,
+        jobs: Vec<J>,
+        work: impl Fn(J) -> R + Sync,
+    ) -> Vec<R> {
+        let threads = threads.min(jobs.len());
+        if threads <= 1 {
+            return jobs.into_iter().map(work).collect();
+        }
+        let mut results: Vec<Option<R>> = Vec::new();
+        results.resize_with(jobs.len(), || None);
+        let queue = Mutex::new(jobs.into_iter().zip(&mut results));
+        let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work_off = || {
+            while let Some((job, result)) = take() {
+                *result = Some(work(job));
+            }
+        };
+        self.scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(|_| work_off());
+            }
+            work_off();
+        });
+        results.into_iter().flatten().collect()
     }
 
     /// Runs `work` on the calling thread; what it spawns runs in the pool.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::batch::ContiguousBatch;
+use crate::batch::ContiguousRecordBatch;
 use crate::error::{ReadError, Result};
 use crate::gather::{Piece, append, lost, no_memory, reserve, slice_of};
 use crate::pack::{PackReader, RowAddresses};
@@ -45,8 +45,8 @@ impl PackReader {
     /// # Errors
     ///
     /// As [`PackReader::read`].
-    pub fn read_contiguous(&self, rows: &[u64]) -> Result<ContiguousBatch> {
-        let mut batch = ContiguousBatch::new();
+    pub fn read_contiguous(&self, rows: &[u64]) -> Result<ContiguousRecordBatch> {
+        let mut batch = ContiguousRecordBatch::new();
         self.read_contiguous_into(rows, &mut batch)?;
         Ok(batch)
     }
@@ -57,7 +57,11 @@ impl PackReader {
     /// # Errors
     ///
     /// As [`PackReader::read`].
-    pub fn read_contiguous_into(&self, rows: &[u64], batch: &mut ContiguousBatch) -> Result<()> {
+    pub fn read_contiguous_into(
+        &self,
+        rows: &[u64],
+        batch: &mut ContiguousRecordBatch,
+    ) -> Result<()> {
         let result = self.inner.content.guarded(|| self.gather_contiguous(rows, batch));
         if result.is_err() {
             batch.clear();

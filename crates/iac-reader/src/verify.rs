@@ -1,5 +1,6 @@
 //! Checking a whole pack: every fault is listed, not only the first.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -298,7 +299,7 @@ impl PackReader {
         let wanted = if has_sums { options.sample.unwrap_or(rows).min(rows) } else { 0 };
         let next = AtomicU64::new(0);
         let compared = AtomicU64::new(0);
-        let found = Mutex::new(Vec::new());
+        let found = Mutex::new(Blocks::new(options.max_faults));
         let work = || {
             loop {
                 let first = next.fetch_add(ROWS_AT_ONCE, Ordering::Relaxed);
@@ -325,7 +326,7 @@ impl PackReader {
                     }
                 }
                 if faults.total > 0 {
-                    found.lock().unwrap_or_else(PoisonError::into_inner).push((first, faults));
+                    found.lock().unwrap_or_else(PoisonError::into_inner).add(first, faults);
                 }
             }
         };
@@ -336,11 +337,11 @@ impl PackReader {
             }
             work();
         });
-        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        found.sort_unstable_by_key(|(first, _)| *first);
-        for (_, faults) in found {
+        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (_, faults) in found.blocks {
             list.append(faults);
         }
+        list.total = list.total.saturating_add(found.dropped);
         report.rows_compared = compared.into_inner();
     }
 
@@ -422,9 +423,62 @@ impl Faults {
     }
 }
 
+/// Faults of blocks of rows that threads find in any order. Of more than may be listed, those of
+/// the first rows are kept, so that the report does not depend on the threads.
+struct Blocks {
+    blocks: BTreeMap<u64, Faults>,
+    /// Faults of all blocks that are listed.
+    listed: usize,
+    /// Faults of blocks that are not kept.
+    dropped: u64,
+    most: usize,
+}
+
+impl Blocks {
+    const fn new(most: usize) -> Self {
+        Self { blocks: BTreeMap::new(), listed: 0, dropped: 0, most }
+    }
+
+    fn add(&mut self, first: u64, faults: Faults) {
+        self.listed = self.listed.saturating_add(faults.listed.len());
+        self.blocks.insert(first, faults);
+        while let Some(last) = self.blocks.last_entry() {
+            let left = self.listed.saturating_sub(last.get().listed.len());
+            if left < self.most {
+                break;
+            }
+            self.dropped = self.dropped.saturating_add(last.remove().total);
+            self.listed = left;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_too_many_faults_those_of_the_first_rows_are_kept() {
+        let fault = |row| Fault {
+            check: "span",
+            kind: ErrorKind::Damaged,
+            row: Some(row),
+            field: None,
+            message: String::new(),
+        };
+        let mut blocks = Blocks::new(5);
+        for first in [40, 0, 30, 10, 20] {
+            let mut faults = Faults::new(5);
+            (first..first + 3).for_each(|row| faults.add(fault(row)));
+            blocks.add(first, faults);
+            assert!(blocks.listed < 5 + 3);
+        }
+        let mut list = Faults::new(5);
+        assert_eq!(blocks.dropped, 9);
+        blocks.blocks.into_values().for_each(|faults| list.append(faults));
+        let rows: Vec<_> = list.listed.iter().map(|fault| fault.row.unwrap()).collect();
+        assert_eq!((rows, list.total), (vec![0, 1, 2, 10, 11], 6));
+    }
 
     #[test]
     fn a_sample_has_the_size_asked_for() {

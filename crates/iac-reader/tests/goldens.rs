@@ -5,7 +5,7 @@
 mod common;
 
 use common::{all_sources, data_dir, golden_names, json, sha256};
-use iac_reader::{ContiguousBatch, PackKind, PackReader, VerifyOptions};
+use iac_reader::{ContiguousRecordBatch, PackKind, PackReader, VerifyOptions};
 use serde_json::Value;
 
 #[test]
@@ -135,7 +135,7 @@ fn check_fixed_rows(pack: &PackReader, expected: &Value, context: &str) {
     }
     assert!(pack.read(rows.len() as u64).is_err(), "{context}");
     let all: Vec<u64> = (0..rows.len() as u64).collect();
-    let mut batch = ContiguousBatch::new();
+    let mut batch = ContiguousRecordBatch::new();
     pack.read_contiguous_into(&all, &mut batch).unwrap();
     if let Some(hash) = fixed.get("read_matrix_sha256").and_then(Value::as_str) {
         assert_eq!(sha256(batch.buffer()), hash, "{context}");

@@ -13,7 +13,7 @@ use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use bytes::Bytes;
 use iac_format::ErrorKind;
 use iac_reader::{
-    ByteSource, CacheConfig, ContiguousBatch, Memory, PackReader, ReadOptions, SourceKind,
+    ByteSource, CacheConfig, ContiguousRecordBatch, Memory, PackReader, ReadOptions, SourceKind,
     read_header,
 };
 use iac_writer::{Table, WriteOptions, build_pack};
@@ -133,7 +133,7 @@ fn a_failing_source_is_an_io_error_wherever_it_fails() {
         );
         let result = opened.and_then(|pack| {
             pack.slide_table()?;
-            let mut batch = ContiguousBatch::new();
+            let mut batch = ContiguousRecordBatch::new();
             pack.read_contiguous_into(&rows, &mut batch)?;
             pack.read_rows(&rows)?;
             pack.read_data_spans(&[(0, 10), (50, 10)])?;
@@ -153,7 +153,7 @@ fn a_failing_source_is_an_io_error_wherever_it_fails() {
 #[test]
 fn a_failed_contiguous_read_leaves_an_empty_batch() {
     let pack = PackReader::from_bytes(pack_of(&payloads(5, 10))).unwrap();
-    let mut batch = ContiguousBatch::new();
+    let mut batch = ContiguousRecordBatch::new();
     pack.read_contiguous_into(&[0, 1, 2], &mut batch).unwrap();
     assert_eq!(batch.len(), 3);
     assert!(pack.read_contiguous_into(&[0, 99], &mut batch).is_err());

@@ -1,5 +1,5 @@
 //! The columns that a writer computes, and where they go in the caller's index table
-//! (container.md, section 3.3).
+//! (docs/format.md, "Tables").
 
 use std::path::Path;
 use std::sync::Arc;

@@ -139,6 +139,11 @@ impl Draft {
         self.temporary.file()
     }
 
+    /// Whether this process began the pack.
+    pub(crate) fn is_own(&self) -> bool {
+        self.temporary.is_own()
+    }
+
     pub(crate) const fn data_offset(&self) -> u64 {
         self.layout.data.offset
     }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use iac_codec::CodecError;
 use iac_format::{ErrorKind, FormatError, TableKind};
 
 /// Why a pack could not be written. Whatever the reason, nothing was published.
@@ -138,6 +139,17 @@ pub enum WriteError {
         /// The file that was to become the data segment.
         source_path: PathBuf,
     },
+    /// The codec cannot be made or used, or a record cannot be encoded.
+    #[error("{}: {}{source}", path.display(), of_row(*.row))]
+    Codec {
+        /// The destination.
+        path: PathBuf,
+        /// Row of the index table, where one record is at fault.
+        row: Option<u64>,
+        /// What the codec says.
+        #[source]
+        source: Box<CodecError>,
+    },
     /// The caller's source of payloads failed.
     #[error("{}: row {row}: payload could not be made: {source}", path.display())]
     Payload {
@@ -169,6 +181,9 @@ impl WriteError {
             | Self::RowCount { .. }
             | Self::DataLength { .. } => ErrorKind::Usage,
             Self::RecordTooLarge { .. } | Self::TooManyRows { .. } => ErrorKind::Limit,
+            Self::Codec { source, .. } => {
+                ErrorKind::from_name(source.kind().as_str()).unwrap_or(ErrorKind::Usage)
+            }
             Self::Payload { source, .. } => {
                 if let Some(error) = source.downcast_ref::<Self>() {
                     error.kind()
@@ -197,6 +212,7 @@ impl WriteError {
             | Self::TooManyRows { path, .. }
             | Self::DataLength { path, .. }
             | Self::SourceChanged { path, .. }
+            | Self::Codec { path, .. }
             | Self::Payload { path, .. } => Some(path),
         }
     }
@@ -206,6 +222,7 @@ impl WriteError {
     pub const fn row(&self) -> Option<u64> {
         match self {
             Self::RecordTooLarge { row, .. } | Self::Payload { row, .. } => Some(*row),
+            Self::Codec { row, .. } => *row,
             Self::Format { source, .. } => source.row(),
             _ => None,
         }
@@ -217,6 +234,7 @@ impl WriteError {
         match self {
             Self::Column { column, .. } => Some(column),
             Self::HeaderField { field, .. } => Some(field),
+            Self::Codec { source, .. } => source.field(),
             Self::Format { source, .. } => source.field(),
             _ => None,
         }
@@ -233,6 +251,10 @@ impl WriteError {
     pub(crate) fn argument(path: &Path, reason: impl Into<String>) -> Self {
         Self::Argument { path: path.to_owned(), reason: reason.into() }
     }
+}
+
+fn of_row(row: Option<u64>) -> String {
+    row.map_or_else(String::new, |row| format!("row {row}: "))
 }
 
 const fn at_least(more: bool) -> &'static str {

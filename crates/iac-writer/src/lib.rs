@@ -7,6 +7,8 @@
 //! | a matrix, or another data segment that is one piece | [`build_pack_data_segment`] |
 //! | the same in a file | [`build_pack_data_segment_from_file`] |
 //! | payloads and rows that come bit by bit | [`PackWriter`] |
+//! | records that a codec is to encode, in memory or one by one | [`VariablePackBuilder`] |
+//! | a matrix of numbers | [`FixedPackBuilder`] |
 //!
 //! Payload bytes are written once, to their final place; memory holds 16 bytes for each row, never
 //! the payloads. A pack is made under a temporary name (`.NAME.RANDOM.part`) in the destination's
@@ -24,18 +26,23 @@ mod columns;
 mod data;
 mod draft;
 mod error;
+mod fixed_builder;
 mod options;
 mod pack_writer;
+mod pipeline;
 mod platform;
 mod publish;
 mod segment;
 mod table;
+mod variable_builder;
 
 pub use builders::{
     build_pack, build_pack_data_segment, build_pack_data_segment_from_file, build_pack_streaming,
 };
 pub use draft::WriteSummary;
 pub use error::{Result, WriteError};
+pub use fixed_builder::FixedPackBuilder;
 pub use options::WriteOptions;
 pub use pack_writer::{PackWriter, PushedRow};
 pub use table::Table;
+pub use variable_builder::VariablePackBuilder;

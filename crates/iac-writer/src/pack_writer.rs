@@ -320,6 +320,16 @@ impl PackWriter {
     }
 
     fn check_usable(&self) -> Result<()> {
+        let own = match &self.place {
+            Place::Final(draft) => draft.is_own(),
+            Place::Spool(spool) => spool.file.is_own(),
+        };
+        if !own {
+            return Err(WriteError::argument(
+                self.path(),
+                "the pack was begun by another process, of which this one is a fork",
+            ));
+        }
         if self.failed {
             return Err(WriteError::argument(
                 self.path(),

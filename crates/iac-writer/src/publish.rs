@@ -198,6 +198,12 @@ impl Temporary {
         &self.file
     }
 
+    /// Whether this process made the file. A forked child shares it with its parent, and whatever
+    /// it wrote would end up in the parent's pack.
+    pub(crate) fn is_own(&self) -> bool {
+        self.process == std::process::id()
+    }
+
     /// Takes the name away at once where the system allows that, so that not even a killed
     /// writer leaves the file behind.
     pub(crate) fn make_unnamed(&mut self) {
@@ -223,19 +229,26 @@ impl Drop for Temporary {
 }
 
 fn check_free(path: &Path, overwrite: bool) -> Result<()> {
-    // A link in the way is replaced itself, but without overwriting what it points to counts.
-    let found = if overwrite { fs::symlink_metadata(path) } else { fs::metadata(path) };
-    match found {
-        Ok(_) if !overwrite => Err(WriteError::Exists { path: path.to_owned() }),
-        Ok(metadata) if metadata.is_dir() => Err(WriteError::Io {
-            path: path.to_owned(),
-            action: "cannot replace a folder",
-            source: io::ErrorKind::IsADirectory.into(),
-        }),
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+    let examine = |found: io::Result<fs::Metadata>| match found {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(WriteError::io(path, "cannot examine the destination")(error)),
+    };
+    // A link in the way is replaced itself, but what it points to counts: nobody who names a
+    // device, a pipe or a link to one wants a pack in its place.
+    let Some(metadata) = examine(fs::metadata(path))? else {
+        return Ok(());
+    };
+    if !overwrite {
+        return Err(WriteError::Exists { path: path.to_owned() });
     }
+    let link = examine(fs::symlink_metadata(path))?.is_some_and(|found| found.is_symlink());
+    let (action, kind) = match () {
+        () if metadata.is_file() || (link && metadata.is_dir()) => return Ok(()),
+        () if metadata.is_dir() => ("cannot replace a folder", io::ErrorKind::IsADirectory),
+        () => ("cannot replace what is no regular file", io::ErrorKind::InvalidInput),
+    };
+    Err(WriteError::Io { path: path.to_owned(), action, source: kind.into() })
 }
 
 /// Whether a path ends in a separator or a dot, which `Path` hides.

@@ -112,6 +112,50 @@ fn overwriting_replaces_a_link_and_not_what_it_points_to() {
 }
 
 #[test]
+fn pipes_devices_and_links_to_them_are_never_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (to_pipe, to_device) = (folder.path().join("to-pipe"), folder.path().join("to-device"));
+    symlink(&pipe, &to_pipe).unwrap();
+    symlink("/dev/null", &to_device).unwrap();
+    for path in [&pipe, &to_pipe, &to_device] {
+        let error = write(path, "new", &quick().overwrite(true)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(!fs::symlink_metadata(path).unwrap().is_file());
+    }
+    assert_eq!(names_in(folder.path()), ["pipe", "to-device", "to-pipe"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn a_forked_child_cannot_write_into_its_parents_pack() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.iac");
+    let mut writer =
+        PackWriter::with_index(&path, header(), &items(1), &items(2), &quick()).unwrap();
+    writer.push("one").unwrap();
+    // SAFETY: the child tries what it must not, and leaves with `_exit`.
+    let status = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(60);
+            let refused = writer.push("child").is_err() && writer.finish().is_err();
+            libc::_exit(i32::from(!refused));
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        status
+    };
+    assert_eq!(status, 0, "the child could write");
+    writer.push("two").unwrap();
+    writer.finish().unwrap();
+    assert_eq!(Pack::read(&path).records(), ["one", "two"]);
+}
+
+#[test]
 fn folders_are_created_but_never_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x/y/a.iac");

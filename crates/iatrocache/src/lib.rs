@@ -75,8 +75,8 @@
 //! |---|---|
 //! | [`mod@format`] | header, layout, Arrow tables, record index; parses bytes, touches no file |
 //! | [`codec`] | what turns a record into stored bytes and back; names, parameters, limits |
-//! | [`reader`] | byte sources, [`PackReader`], verification, the header cache, the guard |
-//! | [`writer`] | [`PackWriter`] and the four builders; atomic publication |
+//! | [`reader`] | byte sources, [`PackReader`], [`VariableRecordPack`], [`FixedRecordPack`], verification, the header cache, the guard |
+//! | [`writer`] | [`PackWriter`], [`VariablePackBuilder`], [`FixedPackBuilder`] and the plain builders; atomic publication |
 //! | [`ops`] | whole-pack operations: pack files, extract, salvage, digest, list, select rows |
 //!
 //! The types that most programs need are at the root of this crate, those of nearly every program
@@ -88,6 +88,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `default` | what builds with cargo and a C compiler alone |
+//! | `ndarray` | rows of fixed packs as arrays of the crate `ndarray` |
 //! | `full` | every codec with its best backend |
 //!
 //! So far records are stored as they are (codec `none`), which both sets contain.
@@ -106,24 +107,27 @@ pub use iac_reader as reader;
 pub use iac_writer as writer;
 
 pub use iac_codec::{ByteCodec, Codec, CodecError, CodecSpec, Limits, Registry, compiled_codecs};
-pub use iac_format::{ErrorKind, FormatError, Header, Layout, TableKind};
+pub use iac_format::{Element, ElementType, ErrorKind, FormatError, Header, Layout, TableKind};
 pub use iac_ops::predicate::{Predicate, PredicateError};
 pub use iac_ops::rows::RowSelection;
 pub use iac_ops::{Cancel, NoProgress, OpsError, Progress};
 pub use iac_reader::{
-    ContiguousBatch, Fault, PackKind, PackReader, ReadError, ReadOptions, RecordSpan, SourceKind,
-    VerifyOptions, VerifyReport, read_header,
+    ContiguousRecordBatch, Fault, FixedRecordPack, Matrix, PackKind, PackReader, ReadError,
+    ReadOptions, RecordOptions, RecordSpan, SkippedRow, SkippedRows, SourceKind,
+    VariableRecordPack, VerifyOptions, VerifyReport, read_header,
 };
 pub use iac_writer::{
-    PackWriter, Table, WriteError, WriteOptions, WriteSummary, build_pack, build_pack_data_segment,
-    build_pack_data_segment_from_file, build_pack_streaming,
+    FixedPackBuilder, PackWriter, Table, VariablePackBuilder, WriteError, WriteOptions,
+    WriteSummary, build_pack, build_pack_data_segment, build_pack_data_segment_from_file,
+    build_pack_streaming,
 };
 
 /// What nearly every program needs: `use iatrocache::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        ContiguousBatch, ErrorKind, OpsError, PackReader, PackWriter, Predicate, ReadError,
-        ReadOptions, RowSelection, Table, VerifyOptions, WriteError, WriteOptions, build_pack,
+        ContiguousRecordBatch, ErrorKind, FixedPackBuilder, FixedRecordPack, OpsError, PackReader,
+        PackWriter, Predicate, ReadError, ReadOptions, RowSelection, Table, VariablePackBuilder,
+        VariableRecordPack, VerifyOptions, WriteError, WriteOptions, build_pack,
         build_pack_data_segment, build_pack_streaming,
     };
 }

@@ -51,6 +51,9 @@ pub(crate) struct ExtractArgs {
     /// Replace existing files
     #[arg(long)]
     overwrite: bool,
+    /// Also write far more than the pack holds, where records overlap
+    #[arg(long)]
+    allow_expansion: bool,
 }
 
 /// How records are written.
@@ -74,6 +77,7 @@ pub(crate) fn run(arguments: &ExtractArgs, common: &Common) -> Result<ExitCode> 
     let mut options = ExtractOptions::default();
     options.name_column = arguments.name_column.clone();
     options.overwrite = arguments.overwrite;
+    options.allow_expansion = arguments.allow_expansion;
     options.workers = common.workers;
     let progress = Shown::beside_list(common, Unit::Rows);
     let mut out = Out::new();

@@ -17,8 +17,12 @@ use crate::progress::{Shown, Unit};
 
 /// Rows that are looked at for the widths of columns.
 const MEASURED_ROWS: usize = 1000;
+/// Bytes of rows that wait for that.
+const MEASURED_BYTES: usize = 1 << 20;
 /// Widest cell of a table on a terminal, in characters.
 const WIDEST: usize = 60;
+/// Widest column that cells are aligned to elsewhere: one long cell must not fill every row.
+const ALIGNED: usize = 200;
 
 /// List the rows of a table
 ///
@@ -135,6 +139,8 @@ struct Columns {
     widest: usize,
     /// Rows that wait for the widths; absent once these are known.
     waiting: Option<Vec<Vec<String>>>,
+    /// Bytes of these rows.
+    waiting_bytes: usize,
 }
 
 impl Columns {
@@ -147,10 +153,11 @@ impl Columns {
                 .iter()
                 .map(|field| field.data_type().is_numeric())
                 .collect(),
-            widths: names.iter().map(|name| name.chars().count()).collect(),
+            widths: names.iter().map(|name| name.chars().count().min(ALIGNED)).collect(),
             names,
             widest: if terminal { WIDEST } else { usize::MAX },
             waiting: Some(Vec::new()),
+            waiting_bytes: 0,
         }
     }
 
@@ -161,10 +168,11 @@ impl Columns {
             return self.line(&cells, out);
         };
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
-            *width = cell.chars().count().max(*width);
+            *width = cell.chars().count().min(ALIGNED).max(*width);
+            self.waiting_bytes = self.waiting_bytes.saturating_add(cell.len());
         }
         waiting.push(cells);
-        if waiting.len() >= MEASURED_ROWS {
+        if waiting.len() >= MEASURED_ROWS || self.waiting_bytes >= MEASURED_BYTES {
             self.flush(out)?;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod cat;
+mod codec;
 pub(crate) mod completions;
 pub(crate) mod decode;
 pub(crate) mod demo;
@@ -9,6 +10,7 @@ pub(crate) mod extract;
 pub(crate) mod info;
 pub(crate) mod ls;
 pub(crate) mod pack;
+pub(crate) mod recode;
 pub(crate) mod salvage;
 mod select;
 pub(crate) mod verify;
@@ -33,6 +35,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Verify(arguments) => verify::run(arguments, common),
         Command::Salvage(arguments) => salvage::run(arguments, common),
         Command::Pack(arguments) => pack::run(arguments, common),
+        Command::Recode(arguments) => recode::run(arguments, common),
         Command::Extract(arguments) => extract::run(arguments, common),
         Command::Demo(arguments) => demo::run(arguments, common),
         Command::Completions(arguments) => completions::run(arguments),

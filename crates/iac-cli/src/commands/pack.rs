@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use iatrocache::WriteOptions;
 use iatrocache::ops::raw::{RawPackOptions, RawPackSummary, pack_raw};
-use iatrocache::serde_json::Value;
-use iatrocache::{CodecSpec, WriteOptions};
 use serde_json::json;
 
+use super::codec::CodecArg;
 use super::select::shown;
 use crate::cli::Common;
 use crate::failure::{Result, human_safe};
@@ -43,6 +42,7 @@ Examples:
   iac pack raw notes/ -o notes.iac              the files of a folder
   iac pack raw cohort/ -o all.iac --recursive   and of the folders in it
   iac pack raw a.txt b.txt -o two.iac           some files
+  iac pack raw notes/ -o notes.iac --codec zstd:level=9
 
 With --json, one object: {\"path\",\"files\",\"source_bytes\",\"file_bytes\",\"skipped\"}.")]
 struct RawArgs {
@@ -61,34 +61,6 @@ struct RawArgs {
     /// Replace an existing pack
     #[arg(long)]
     overwrite: bool,
-}
-
-/// A codec with its parameters.
-#[derive(Debug, Clone)]
-struct CodecArg(CodecSpec);
-
-impl FromStr for CodecArg {
-    type Err = String;
-
-    /// Values that are JSON keep their type; all others are text.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        if name.is_empty() {
-            return Err("the name of the codec is missing".to_owned());
-        }
-        let mut parameters = iatrocache::codec::Parameters::new();
-        for part in rest.split(',').filter(|part| !part.is_empty()) {
-            let (key, value) = part
-                .split_once('=')
-                .filter(|(key, _)| !key.is_empty())
-                .ok_or_else(|| format!("`{part}` is not KEY=VALUE"))?;
-            let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-            if parameters.insert(key.to_owned(), value).is_some() {
-                return Err(format!("`{key}` is given twice"));
-            }
-        }
-        Ok(Self(CodecSpec::new(name, parameters)))
-    }
 }
 
 pub(crate) fn run(arguments: &PackArgs, common: &Common) -> Result<ExitCode> {
@@ -145,27 +117,5 @@ fn tell_skipped(summary: &RawPackSummary) {
     let rest = summary.total_skipped.saturating_sub(told);
     if rest > 0 {
         output::note(&format!("{} more were left out", human::count(rest)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codec_values_keep_their_types() {
-        let CodecArg(spec) = "zstd:level=3,dict=abc,flag=true".parse().unwrap();
-        let parameters = spec.parameters().unwrap();
-        assert_eq!(spec.name(), "zstd");
-        assert_eq!(parameters.get("level"), Some(&json!(3)));
-        assert_eq!(parameters.get("dict"), Some(&json!("abc")));
-        assert_eq!(parameters.get("flag"), Some(&json!(true)));
-    }
-
-    #[test]
-    fn odd_codec_texts_are_refused() {
-        for text in ["", ":a=1", "zstd:level", "zstd:=3", "zstd:a=1,a=2"] {
-            assert!(text.parse::<CodecArg>().is_err(), "{text}");
-        }
     }
 }

@@ -9,11 +9,11 @@ use iatrocache::{ErrorKind, WriteOptions};
 
 use super::verify::at_row;
 use crate::cli::Common;
-use crate::failure::{Result, exit_code, human_safe};
+use crate::failure::{Failure, Result, exit_code, human_safe};
 use crate::human;
 use crate::interrupt;
 use crate::output::{self, Out};
-use crate::place::NewFile;
+use crate::place::{NewFile, same_place};
 use crate::progress::{Shown, Unit};
 
 /// Copy every sound record of a damaged pack into a new one
@@ -40,15 +40,29 @@ pub(crate) struct SalvageArgs {
     /// Replace existing files
     #[arg(long)]
     overwrite: bool,
+    /// Also write far more than the pack holds, where records overlap
+    #[arg(long)]
+    allow_expansion: bool,
 }
 
 pub(crate) fn run(arguments: &SalvageArgs, common: &Common) -> Result<ExitCode> {
+    if let Some(report) = &arguments.report {
+        for (other, what) in [(&arguments.path, "damaged pack"), (&arguments.output, "new pack")] {
+            if same_place(report, other) {
+                return Err(Failure::usage(format!(
+                    "{}: the report cannot go where the {what} is",
+                    report.display()
+                )));
+            }
+        }
+    }
     let writing = interrupt::writing()?;
     let report_file = match &arguments.report {
         Some(path) => Some(NewFile::create(path, arguments.overwrite)?),
         None => None,
     };
     let mut options = SalvageOptions::default();
+    options.allow_expansion = arguments.allow_expansion;
     options.write = WriteOptions::new().overwrite(arguments.overwrite);
     let progress = Shown::new(common, Unit::Rows);
     let report = salvage(&arguments.path, &arguments.output, &options, &progress)?;

@@ -26,9 +26,11 @@ Examples:
   iac verify big.iac --sample 1000      a look at 1,000 records, spread over the file
   iac verify notes.iac --full           every record decoded
 
-Exit code 1 when something is wrong. With --json, one line for each fault
+Exit code 1 when a pack is damaged, another one but 0 when it could not be checked. With --json, one
+line for each fault
   {\"path\",\"check\",\"row\",\"field\",\"message\"}
-and a last line {\"summary\":{\"packs\",\"rows\",\"faults\"}}.")]
+and a last line {\"summary\":{\"packs\",\"rows\",\"faults\"}}, with \"notes\" where some things could not
+be checked.")]
 pub(crate) struct VerifyArgs {
     /// Packs, or folders that are searched for *.iac
     #[arg(required = true)]
@@ -49,6 +51,9 @@ pub(crate) struct VerifyArgs {
     #[arg(long)]
     strict: bool,
 }
+
+/// Most notes that the JSON summary lists.
+const MOST_NOTES: usize = 1000;
 
 /// A number of records, or all.
 #[derive(Debug, Clone, Copy)]
@@ -75,16 +80,28 @@ pub(crate) fn run(arguments: &VerifyArgs, common: &Common) -> Result<ExitCode> {
     let progress = Shown::beside_list(common, Unit::Bytes);
     let mut out = Out::new();
     let mut relay = Relay::default();
+    let mut notes = Vec::new();
     let result = check(&arguments.paths, &options, &progress, &mut |pack| {
+        let room = MOST_NOTES.saturating_sub(notes.len());
+        let path = pack.path.to_string_lossy();
+        notes.extend(
+            pack.notes.iter().take(room).map(|note| json!({"path": path, "message": note})),
+        );
         relay.pass(if common.json {
             pack.faults.iter().try_for_each(|fault| out.serialized(fault))
         } else {
-            tell(&mut out, &pack, common.quiet)
+            tell(&mut out, &pack, common.quiet, arguments.sample.is_some())
         })
     });
     let summary = relay.settle(result)?;
     if common.json {
-        out.json(&json!({ "summary": summary }))?;
+        let mut last = json!({ "summary": summary });
+        if !notes.is_empty()
+            && let Some(members) = last.get_mut("summary").and_then(|found| found.as_object_mut())
+        {
+            members.insert("notes".to_owned(), notes.into());
+        }
+        out.json(&last)?;
     } else if summary.packs != 1 {
         out.line(&format!(
             "{}, {}, {}",
@@ -97,7 +114,7 @@ pub(crate) fn run(arguments: &VerifyArgs, common: &Common) -> Result<ExitCode> {
     Ok(ExitCode::from(code(&summary)))
 }
 
-fn tell(out: &mut Out, pack: &PackCheck, quiet: bool) -> Result<()> {
+fn tell(out: &mut Out, pack: &PackCheck, quiet: bool, sampled: bool) -> Result<()> {
     let path = human_safe(&pack.path.to_string_lossy());
     let numbers = format!(
         "{}, {} compared with checksums, {} decoded",
@@ -106,7 +123,8 @@ fn tell(out: &mut Out, pack: &PackCheck, quiet: bool) -> Result<()> {
         human::count(pack.rows_decoded)
     );
     if pack.is_sound() {
-        let ok = out.good("sound");
+        // Of a sample nobody can say more.
+        let ok = out.good(if sampled { "no fault found" } else { "sound" });
         out.line(&format!("{ok}  {path}: {numbers}"))?;
     } else {
         let faults = out.bad(&human::counted(pack.total_faults, "fault"));

@@ -18,6 +18,8 @@ pub const MAX_VIEWED_BYTES: u64 = 1 << 34;
 const ZSTD_EXPANSION: u64 = 1 << 16;
 /// Most bytes that one byte of an LZ4 body may stand for: a length byte counts up to 255.
 const LZ4_EXPANSION: u64 = 1 << 8;
+/// Allocations from this size on are tried out before the library makes them.
+const PROBED_BYTES: usize = 1 << 20;
 /// Bytes that are never called too many for a compressed buffer, whatever its size.
 const EXPANSION_FLOOR: u64 = 1 << 16;
 
@@ -66,6 +68,15 @@ impl Allowance {
                 self.expanded
             ))
         })?;
+        // The library allocates without asking: a shortage would end the process there.
+        let probed = usize::try_from(bytes).ok().is_some_and(|bytes| {
+            bytes < PROBED_BYTES || Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+        });
+        if !probed {
+            return Err(Fault::unsupported(format!(
+                "decoding needs {bytes} bytes of memory, and that much is not available"
+            )));
+        }
         Ok(())
     }
 

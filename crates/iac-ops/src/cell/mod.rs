@@ -33,6 +33,7 @@ use arrow_buffer::ArrowNativeType;
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use iac_format::ErrorKind;
 use serde_json::{Map, Number, Value};
 
 /// A value that contradicts its column's type.
@@ -43,9 +44,69 @@ pub struct CellError {
     pub row: usize,
     /// What is wrong.
     pub reason: &'static str,
+    /// The kind that callers branch on: `damaged`, or `limit` for a value that is too large.
+    pub kind: ErrorKind,
+}
+
+/// Bytes of text that one cell may become.
+pub const MAX_CELL_BYTES: u64 = 16 << 20;
+/// Values that one cell may have inside, itself included.
+pub const MAX_CELL_VALUES: u64 = 1_000_000;
+
+/// What is left of a bound on one cell: list views and dictionaries may stand for endless copies
+/// of a few bytes.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    bytes: u64,
+    values: u64,
+}
+
+impl Budget {
+    pub(crate) const fn of_bytes(bytes: u64) -> Self {
+        Self { bytes, values: MAX_CELL_VALUES }
+    }
+
+    pub(crate) const fn of_cell() -> Self {
+        Self::of_bytes(MAX_CELL_BYTES)
+    }
+
+    /// Bytes that were used of [`MAX_CELL_BYTES`], those of the values' own kept places included.
+    pub(crate) const fn used(&self) -> u64 {
+        let values = MAX_CELL_VALUES.saturating_sub(self.values);
+        MAX_CELL_BYTES.saturating_sub(self.bytes).saturating_add(values.saturating_mul(32))
+    }
+
+    fn spend(&mut self, row: usize, bytes: usize) -> Result<()> {
+        let too_large = |reason| CellError { row, reason, kind: ErrorKind::Limit };
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.bytes = self
+            .bytes
+            .checked_sub(bytes)
+            .ok_or_else(|| too_large("the value is larger than is shown (16777216 bytes)"))?;
+        Ok(())
+    }
+
+    fn begin(&mut self, row: usize) -> Result<()> {
+        self.values = self.values.checked_sub(1).ok_or(CellError {
+            row,
+            reason: "the value holds more than is shown (1000000 values)",
+            kind: ErrorKind::Limit,
+        })?;
+        Ok(())
+    }
 }
 
 type Result<T> = std::result::Result<T, CellError>;
+
+impl CellError {
+    /// Says what damage inside means outside; a limit stays one.
+    fn or(self, reason: &'static str, row: usize) -> Self {
+        match self.kind {
+            ErrorKind::Limit => Self { row, ..self },
+            kind => Self { row, reason, kind },
+        }
+    }
+}
 
 /// A value as JSON.
 ///
@@ -61,9 +122,15 @@ type Result<T> = std::result::Result<T, CellError>;
 ///
 /// # Errors
 ///
-/// [`CellError`] when the row does not exist or the array contradicts its type.
+/// [`CellError`] when the row does not exist, the array contradicts its type, or the value is larger
+/// than [`MAX_CELL_BYTES`] and [`MAX_CELL_VALUES`] allow.
 pub fn to_json(array: &dyn Array, row: usize) -> Result<Value> {
-    let wrong = |reason| CellError { row, reason };
+    to_json_within(array, row, &mut Budget::of_cell())
+}
+
+pub(crate) fn to_json_within(array: &dyn Array, row: usize, budget: &mut Budget) -> Result<Value> {
+    let wrong = |reason| CellError { row, reason, kind: ErrorKind::Damaged };
+    budget.begin(row)?;
     if row >= array.len() {
         return Err(wrong("the column ends before it"));
     }
@@ -88,14 +155,33 @@ pub fn to_json(array: &dyn Array, row: usize) -> Result<Value> {
         DataType::Decimal64(..) => decimal::<Decimal64Type>(array, row),
         DataType::Decimal128(..) => decimal::<Decimal128Type>(array, row),
         DataType::Decimal256(..) => decimal::<Decimal256Type>(array, row),
-        DataType::Utf8 => array.as_string_opt::<i32>().map(|a| text(a.value(row))),
-        DataType::LargeUtf8 => array.as_string_opt::<i64>().map(|a| text(a.value(row))),
-        DataType::Utf8View => array.as_string_view_opt().map(|a| text(a.value(row))),
-        DataType::Binary => array.as_binary_opt::<i32>().map(|a| binary(a.value(row))),
-        DataType::LargeBinary => array.as_binary_opt::<i64>().map(|a| binary(a.value(row))),
-        DataType::BinaryView => array.as_binary_view_opt().map(|a| binary(a.value(row))),
+        DataType::Utf8 => {
+            let value = array.as_string_opt::<i32>().map(|a| a.value(row));
+            value.map(|value| text(value, row, budget)).transpose()?
+        }
+        DataType::LargeUtf8 => {
+            let value = array.as_string_opt::<i64>().map(|a| a.value(row));
+            value.map(|value| text(value, row, budget)).transpose()?
+        }
+        DataType::Utf8View => {
+            let value = array.as_string_view_opt().map(|a| a.value(row));
+            value.map(|value| text(value, row, budget)).transpose()?
+        }
+        DataType::Binary => {
+            let value = array.as_binary_opt::<i32>().map(|a| a.value(row));
+            value.map(|value| binary(value, row, budget)).transpose()?
+        }
+        DataType::LargeBinary => {
+            let value = array.as_binary_opt::<i64>().map(|a| a.value(row));
+            value.map(|value| binary(value, row, budget)).transpose()?
+        }
+        DataType::BinaryView => {
+            let value = array.as_binary_view_opt().map(|a| a.value(row));
+            value.map(|value| binary(value, row, budget)).transpose()?
+        }
         DataType::FixedSizeBinary(_) => {
-            array.as_fixed_size_binary_opt().map(|a| binary(a.value(row)))
+            let value = array.as_fixed_size_binary_opt().map(|a| a.value(row));
+            value.map(|value| binary(value, row, budget)).transpose()?
         }
         DataType::Date32
         | DataType::Date64
@@ -104,31 +190,36 @@ pub fn to_json(array: &dyn Array, row: usize) -> Result<Value> {
         | DataType::Timestamp(..)
         | DataType::Duration(_)
         | DataType::Interval(_) => temporal(array, row).map(Value::String),
-        DataType::List(_) => nested(array.as_list_opt::<i32>().map(|a| a.value(row)))?,
-        DataType::LargeList(_) => nested(array.as_list_opt::<i64>().map(|a| a.value(row)))?,
-        DataType::ListView(_) => nested(array.as_list_view_opt::<i32>().map(|a| a.value(row)))?,
+        DataType::List(_) => nested(array.as_list_opt::<i32>().map(|a| a.value(row)), row, budget)?,
+        DataType::LargeList(_) => {
+            nested(array.as_list_opt::<i64>().map(|a| a.value(row)), row, budget)?
+        }
+        DataType::ListView(_) => {
+            nested(array.as_list_view_opt::<i32>().map(|a| a.value(row)), row, budget)?
+        }
         DataType::LargeListView(_) => {
-            nested(array.as_list_view_opt::<i64>().map(|a| a.value(row)))?
+            nested(array.as_list_view_opt::<i64>().map(|a| a.value(row)), row, budget)?
         }
         DataType::FixedSizeList(..) => {
-            nested(array.as_fixed_size_list_opt().map(|a| a.value(row)))?
+            nested(array.as_fixed_size_list_opt().map(|a| a.value(row)), row, budget)?
         }
         DataType::Struct(fields) => match array.as_struct_opt() {
             Some(a) => {
                 let mut object = Map::new();
                 for (field, column) in fields.iter().zip(a.columns()) {
-                    object.insert(field.name().clone(), to_json(column, row)?);
+                    budget.spend(row, field.name().len())?;
+                    object.insert(field.name().clone(), to_json_within(column, row, budget)?);
                 }
                 Some(Value::Object(object))
             }
             None => None,
         },
         DataType::Map(..) => match array.as_map_opt() {
-            Some(a) => Some(map_entries(&a.value(row))?),
+            Some(a) => Some(map_entries(&a.value(row), budget)?),
             None => None,
         },
         DataType::Union(..) => match array.as_union_opt() {
-            Some(a) => return to_json(&a.value(row), 0),
+            Some(a) => return to_json_within(&a.value(row), 0, budget),
             None => None,
         },
         DataType::Dictionary(keys, _) => {
@@ -145,8 +236,8 @@ pub fn to_json(array: &dyn Array, row: usize) -> Result<Value> {
             };
             match place {
                 Some((values, at)) => {
-                    return to_json(values, at)
-                        .map_err(|_| wrong("its dictionary has no such value"));
+                    return to_json_within(values, at, budget)
+                        .map_err(|error| error.or("its dictionary has no such value", row));
                 }
                 None => None,
             }
@@ -160,7 +251,8 @@ pub fn to_json(array: &dyn Array, row: usize) -> Result<Value> {
             };
             match place {
                 Some((values, at)) => {
-                    return to_json(values, at).map_err(|_| wrong("its run has no value"));
+                    return to_json_within(values, at, budget)
+                        .map_err(|error| error.or("its run has no value", row));
                 }
                 None => None,
             }
@@ -176,7 +268,15 @@ pub fn to_json(array: &dyn Array, row: usize) -> Result<Value> {
 ///
 /// As [`to_json`].
 pub fn to_text(array: &dyn Array, row: usize) -> Result<Option<String>> {
-    Ok(match to_json(array, row)? {
+    to_text_within(array, row, &mut Budget::of_cell())
+}
+
+pub(crate) fn to_text_within(
+    array: &dyn Array,
+    row: usize,
+    budget: &mut Budget,
+) -> Result<Option<String>> {
+    Ok(match to_json_within(array, row, budget)? {
         Value::Null => None,
         Value::String(text) => Some(text),
         other => Some(other.to_string()),
@@ -219,26 +319,30 @@ fn short_float(value: f32) -> Value {
     float(if value.is_finite() { double } else { f64::from(value) })
 }
 
-fn text(value: &str) -> Value {
-    Value::String(value.to_owned())
+fn text(value: &str, row: usize, budget: &mut Budget) -> Result<Value> {
+    budget.spend(row, value.len())?;
+    Ok(Value::String(value.to_owned()))
 }
 
-fn binary(value: &[u8]) -> Value {
-    Value::String(STANDARD.encode(value))
+fn binary(value: &[u8], row: usize, budget: &mut Budget) -> Result<Value> {
+    budget.spend(row, value.len().div_ceil(3).saturating_mul(4))?;
+    Ok(Value::String(STANDARD.encode(value)))
 }
 
-fn nested(items: Option<ArrayRef>) -> Result<Option<Value>> {
+fn nested(items: Option<ArrayRef>, row: usize, budget: &mut Budget) -> Result<Option<Value>> {
     let Some(items) = items else { return Ok(None) };
-    let values: Result<Vec<Value>> = (0..items.len()).map(|item| to_json(&items, item)).collect();
-    values.map(|values| Some(Value::Array(values)))
+    let values: Result<Vec<Value>> =
+        (0..items.len()).map(|item| to_json_within(&items, item, budget)).collect();
+    // The row of the cell, not of the value inside it.
+    values.map(|values| Some(Value::Array(values))).map_err(|error| CellError { row, ..error })
 }
 
-fn map_entries(entries: &arrow_array::StructArray) -> Result<Value> {
-    let mut list = Vec::with_capacity(entries.len());
+fn map_entries(entries: &arrow_array::StructArray, budget: &mut Budget) -> Result<Value> {
+    let mut list = Vec::new();
     for entry in 0..entries.len() {
         let mut object = Map::new();
         for (name, column) in ["key", "value"].into_iter().zip(entries.columns()) {
-            object.insert(name.to_owned(), to_json(column, entry)?);
+            object.insert(name.to_owned(), to_json_within(column, entry, budget)?);
         }
         list.push(Value::Object(object));
     }
@@ -454,6 +558,28 @@ mod tests {
         assert_eq!(to_text(&flags, 0).unwrap().unwrap(), "true");
         let times = TimestampMicrosecondArray::from(vec![1]).with_timezone("UTC");
         assert_eq!(to_text(&times, 0).unwrap().unwrap(), "1970-01-01T00:00:00.000001Z");
+    }
+
+    #[test]
+    fn a_cell_that_stands_for_endless_copies_is_refused() {
+        let mut values: ArrayRef = Arc::new(Int8Array::from(vec![1; 30]));
+        for _ in 0..6 {
+            let field = Arc::new(Field::new("item", values.data_type().clone(), true));
+            let size = i32::try_from(values.len()).unwrap();
+            values = Arc::new(arrow_array::ListViewArray::new(
+                field,
+                vec![0_i32; 30].into(),
+                vec![size; 30].into(),
+                values,
+                None,
+            ));
+        }
+        let error = to_json(&values, 3).unwrap_err();
+        assert_eq!((error.kind, error.row), (ErrorKind::Limit, 3));
+        let long = StringArray::from(vec!["x".repeat(17 << 20)]);
+        assert_eq!(to_text(&long, 0).unwrap_err().kind, ErrorKind::Limit);
+        let bytes = BinaryArray::from_vec(vec![&[0_u8; 13 << 20]]);
+        assert_eq!(to_json(&bytes, 0).unwrap_err().kind, ErrorKind::Limit);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray,
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use iac_codec::{Codec, CodecSpec, Registry};
 use iac_format::FormatError;
-use iac_writer::{PackWriter, Table, WriteError, WriteOptions, WriteSummary};
+use iac_writer::{PackWriter, Table, VariablePackBuilder, WriteError, WriteOptions, WriteSummary};
 use serde_json::{Map, Value};
 
 use crate::error::{OpsError, Result};
@@ -120,21 +120,25 @@ pub fn pack_raw(
     if !options.write.overwrite && out.exists() {
         return Err(OpsError::Write(WriteError::Exists { path: out.to_owned() }));
     }
-    let codec = Registry::global().create(&options.codec).map_err(|source| OpsError::Codec {
-        path: out.display().to_string(),
-        row: None,
-        source,
-    })?;
+    let codec = Registry::global()
+        .create_encoder(&options.codec)
+        .map_err(|source| OpsError::Codec { path: out.display().to_string(), row: None, source })?;
     let found = {
         let _task = Task::begin(progress, "looking for files", None);
         find::find(sources, out, options.recursive, progress)?
     };
     let mut header = options.header.clone();
-    header.insert("payload_type".to_owned(), Value::from(RAW_FILES));
-    codec.spec().write_to_header(&mut header);
+    // What these are is known here better than by the caller.
+    for member in ["payload_type", "codec", "codec_params"] {
+        header.remove(member);
+    }
     let index = index_table(&found.files)
         .map_err(|source| OpsError::Write(WriteError::Format { path: out.to_owned(), source }))?;
-    let writer = PackWriter::with_index(out, header, &Table::empty(), &index, &options.write)?;
+    let writer = VariablePackBuilder::new(RAW_FILES, index)
+        .codec(codec.clone())
+        .header(header)
+        .options(options.write)
+        .begin_from_payloads(out)?;
     let source_bytes =
         found.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.state.bytes));
     let written = write_files(&found.files, writer, &codec, source_bytes, options, progress)?;

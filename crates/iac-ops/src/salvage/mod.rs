@@ -7,6 +7,8 @@
 //! | one byte of the header was altered, in a pack with checksums | put right |
 //! | the header or a table differs from its checksum | kept, as long as it can be read |
 //! | a column of a table cannot be decoded | the column is dropped |
+//! | a column stands for far more than its bytes, and rows are dropped | the column is dropped |
+//! | memory or a limit is too small for a column | nothing is written: more memory may save all |
 //! | the slide table cannot be read | the new pack's is empty |
 //! | the index table cannot be read, or where records lie | nothing can be salvaged |
 //! | a data segment without records differs from its checksum or was cut | nothing can be salvaged |
@@ -18,7 +20,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, FieldRef};
 use iac_format::{
     CHECKSUMS_EXTENSION, CHECKSUMS_MEMBER, CRC32_COLUMN, Crc32State, EXTENSIONS_MEMBER, ErrorKind,
     FormatError, STORAGE_COLUMNS,
@@ -32,18 +34,41 @@ use serde_json::{Map, Value};
 use tempfile::NamedTempFile;
 
 use crate::error::{OpsError, Result};
+use crate::expansion::check_expansion;
 use crate::progress::{Progress, Task, check_cancelled};
-use tables::SoundColumns;
+use tables::{LostColumn, SoundColumns};
 
 /// Bytes of a data segment that are copied at once.
 const STRETCH: u64 = 4 << 20;
 
+/// Lines that a report keeps unless told otherwise.
+const MAX_LINES: usize = 10_000;
+
 /// How a pack is salvaged.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SalvageOptions {
     /// How the new pack is written.
     pub write: WriteOptions,
+    /// Most lines of the report; the faults beyond are only counted. Default 10,000.
+    pub max_lines: usize,
+    /// Also write far more than the pack holds, where records overlap; default `false`.
+    pub allow_expansion: bool,
+}
+
+impl Default for SalvageOptions {
+    fn default() -> Self {
+        Self { write: WriteOptions::default(), max_lines: MAX_LINES, allow_expansion: false }
+    }
+}
+
+impl SalvageOptions {
+    /// Sets whether far more may be written than the pack holds.
+    #[must_use]
+    pub const fn allow_expansion(mut self, allow: bool) -> Self {
+        self.allow_expansion = allow;
+        self
+    }
 }
 
 /// What became of something that is wrong with a pack.
@@ -84,8 +109,11 @@ pub struct SalvageLine {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SalvageReport {
-    /// What is wrong: the whole pack's faults first, then rows in order.
+    /// What is wrong: the whole pack's faults first, then rows in order; at most
+    /// [`max_lines`](SalvageOptions::max_lines) of them.
     pub lines: Vec<SalvageLine>,
+    /// Everything that is wrong, the lines included.
+    pub faults: u64,
     /// Rows of the damaged pack's index table.
     pub rows: u64,
     /// Rows in the new pack.
@@ -101,11 +129,11 @@ pub struct SalvageReport {
 impl SalvageReport {
     /// Whether nothing was wrong at all.
     #[must_use]
-    pub fn is_sound(&self) -> bool {
-        self.lines.is_empty()
+    pub const fn is_sound(&self) -> bool {
+        self.faults == 0
     }
 
-    /// The report as JSON lines: one for each fault, the last one
+    /// The report as JSON lines: one for each fault that is listed, the last one
     /// `{"summary":{"packs","rows","faults","kept","dropped"}}`.
     #[must_use]
     pub fn to_json_lines(&self) -> String {
@@ -118,7 +146,7 @@ impl SalvageReport {
         let mut summary = Map::new();
         summary.insert("packs".to_owned(), Value::from(1));
         summary.insert("rows".to_owned(), Value::from(self.rows));
-        summary.insert("faults".to_owned(), Value::from(self.lines.len()));
+        summary.insert("faults".to_owned(), Value::from(self.faults));
         summary.insert("kept".to_owned(), Value::from(self.kept));
         summary.insert("dropped".to_owned(), Value::from(self.dropped));
         let mut line = Map::new();
@@ -137,8 +165,9 @@ impl SalvageReport {
 /// # Errors
 ///
 /// [`OpsError::BeyondSalvage`] when nothing can be saved (see the module's table),
-/// [`OpsError::Read`] when the file cannot be opened, is no pack, or its header cannot be read,
-/// [`OpsError::Write`], and [`OpsError::Cancelled`].
+/// [`OpsError::Read`] when the file cannot be opened, is no pack, or its header cannot be read, and
+/// when memory or a limit is too small for it, [`OpsError::Expansion`] when records overlap so much
+/// that far more would be written than the pack holds, [`OpsError::Write`], and [`OpsError::Cancelled`].
 pub fn salvage(
     path: &Path,
     out: &Path,
@@ -152,21 +181,14 @@ pub fn salvage(
     let mut work = Salvage {
         pack: &pack,
         out,
-        write: options.write,
+        options,
         progress,
         lines: Vec::new(),
+        faults: 0,
         notes: Vec::new(),
     };
     if let Some(message) = repair {
-        work.lines.push(SalvageLine {
-            path: pack.path().to_owned(),
-            check: "checksum",
-            row: None,
-            field: None,
-            message,
-            kind: ErrorKind::Checksum,
-            action: Action::Kept,
-        });
+        work.push("checksum", None, None, ErrorKind::Checksum, Action::Kept, || message);
     }
     work.run()
 }
@@ -188,16 +210,17 @@ fn open(path: &Path, read: &ReadOptions) -> Result<(PackReader, Option<String>)>
 struct Salvage<'a> {
     pack: &'a PackReader,
     out: &'a Path,
-    write: WriteOptions,
+    options: &'a SalvageOptions,
     progress: &'a dyn Progress,
     lines: Vec<SalvageLine>,
+    faults: u64,
     notes: Vec<String>,
 }
 
 impl Salvage<'_> {
     fn run(mut self) -> Result<SalvageReport> {
         // The writer says so too, but only after everything has been read.
-        if !self.write.overwrite && self.out.exists() {
+        if !self.options.write.overwrite && self.out.exists() {
             return Err(OpsError::Write(WriteError::Exists { path: self.out.to_owned() }));
         }
         for error in self.pack.damage() {
@@ -205,21 +228,20 @@ impl Salvage<'_> {
             self.add(check, None, error, Action::Kept);
         }
         let slides = self.slides()?;
-        let index = self.pack.index_table().map_err(|error| self.beyond(&error))?;
+        let index = self.pack.index_table().map_err(|error| self.beyond(error))?;
         for error in index.damage() {
             let check = if error.kind() == ErrorKind::Checksum { "checksum" } else { "table" };
             self.add(check, None, error, Action::Kept);
         }
         // Says what is wrong with the columns that tell where records lie.
-        self.pack.record_index().map_err(|error| self.beyond(&error))?;
-        let kind = self.pack.kind().map_err(|error| self.beyond(&error))?;
-        let (columns, lost) = self.index_columns(index, kind);
-        for column in lost {
-            self.add("table", Some(column.name), &column.error, Action::Dropped);
-        }
+        self.pack.record_index().map_err(|error| self.beyond(error))?;
+        let kind = self.pack.kind().map_err(|error| self.beyond(error))?;
+        let (columns, lost) = self.index_columns(index, kind)?;
+        self.add_lost(lost);
         let rows = index.num_rows();
         if kind == PackKind::Segment {
-            let written = self.copy_segment(&slides, &self.index_of(&columns, None)?)?;
+            let table = self.index_of(&columns, None)?;
+            let written = self.copy_segment(&slides, &table)?;
             return Ok(self.report(rows, rows, written));
         }
         self.note_missing_sums(kind)?;
@@ -230,6 +252,9 @@ impl Salvage<'_> {
             .ok()
             .flatten()
             .is_none_or(|shape| shape.record_bytes > 0);
+        if !self.options.allow_expansion {
+            check_expansion(self.pack, 0..rows, self.progress)?;
+        }
         let sound = if kind == PackKind::Variable || has_bytes {
             Some(self.sound_rows(rows)?)
         } else {
@@ -245,8 +270,14 @@ impl Salvage<'_> {
         Ok(self.report(rows, kept, written))
     }
 
-    fn report(self, rows: u64, kept: u64, written: WriteSummary) -> SalvageReport {
+    fn report(mut self, rows: u64, kept: u64, written: WriteSummary) -> SalvageReport {
+        let listed = u64::try_from(self.lines.len()).unwrap_or(u64::MAX);
+        let hidden = self.faults.saturating_sub(listed);
+        if hidden > 0 {
+            self.notes.push(format!("{hidden} more faults are not listed"));
+        }
         SalvageReport {
+            faults: self.faults,
             lines: self.lines,
             rows,
             kept,
@@ -263,31 +294,46 @@ impl Salvage<'_> {
         error: &FormatError,
         action: Action,
     ) {
-        self.lines.push(SalvageLine {
-            path: self.pack.path().to_owned(),
-            check,
-            row: error.row(),
-            field: field.or_else(|| error.field().map(str::to_owned)),
-            message: error.to_string(),
-            kind: error.kind(),
-            action,
-        });
+        let field = field.or_else(|| error.field().map(str::to_owned));
+        self.push(check, error.row(), field, error.kind(), action, || error.to_string());
     }
 
     fn add_read(&mut self, check: &'static str, row: Option<u64>, error: &ReadError) {
-        self.lines.push(SalvageLine {
-            path: self.pack.path().to_owned(),
-            check,
-            row: row.or_else(|| error.row()),
-            field: error.field().map(str::to_owned),
-            message: error.reason(),
-            kind: error.kind(),
-            action: Action::Dropped,
-        });
+        let field = error.field().map(str::to_owned);
+        let row = row.or_else(|| error.row());
+        self.push(check, row, field, error.kind(), Action::Dropped, || error.reason());
     }
 
-    fn beyond(&self, error: &ReadError) -> OpsError {
-        self.beyond_reason(error.reason())
+    fn add_lost(&mut self, columns: Vec<LostColumn>) {
+        for LostColumn { name, message, kind } in columns {
+            self.push("table", None, Some(name), kind, Action::Dropped, || message);
+        }
+    }
+
+    /// Every row of a large pack may be bad, so lines have a limit; the count has none.
+    fn push(
+        &mut self,
+        check: &'static str,
+        row: Option<u64>,
+        field: Option<String>,
+        kind: ErrorKind,
+        action: Action,
+        message: impl FnOnce() -> String,
+    ) {
+        self.faults = self.faults.saturating_add(1);
+        if self.lines.len() < self.options.max_lines {
+            let path = self.pack.path().to_owned();
+            let message = message();
+            self.lines.push(SalvageLine { path, check, row, field, message, kind, action });
+        }
+    }
+
+    fn beyond(&self, error: ReadError) -> OpsError {
+        match error.kind() {
+            // Another machine, or another limit, might save all of it.
+            ErrorKind::Limit => OpsError::Read(error),
+            _ => self.beyond_reason(error.reason()),
+        }
     }
 
     fn beyond_reason(&self, reason: String) -> OpsError {
@@ -303,6 +349,7 @@ impl Salvage<'_> {
     fn slides(&mut self) -> Result<Table> {
         let table = match self.pack.slide_table() {
             Ok(table) => table,
+            Err(error) if error.kind() == ErrorKind::Limit => return Err(error.into()),
             Err(error) => {
                 self.add_read("table", None, &error);
                 return Ok(Table::empty());
@@ -312,11 +359,10 @@ impl Salvage<'_> {
             let check = if error.kind() == ErrorKind::Checksum { "checksum" } else { "table" };
             self.add(check, None, error, Action::Kept);
         }
-        let (columns, lost) = SoundColumns::of(table, &|_, _| true);
-        for column in lost {
-            self.add("table", Some(column.name), &column.error, Action::Dropped);
-        }
-        columns.to_table(None).map_err(self.not_a_table())
+        let (columns, lost) =
+            SoundColumns::of(table, self.pack.path(), &|_, _| true, self.progress)?;
+        self.add_lost(lost);
+        self.index_of(&columns, None)
     }
 
     /// The columns of the index that the new one takes over. The writer computes the storage
@@ -325,20 +371,23 @@ impl Salvage<'_> {
         &self,
         index: &iac_reader::Table,
         kind: PackKind,
-    ) -> (SoundColumns, Vec<tables::LostColumn>) {
+    ) -> Result<(SoundColumns, Vec<LostColumn>)> {
         let fields = index.schema().fields();
         let row_sums = self.pack.header().checksums().is_some_and(|sums| sums.rows);
-        SoundColumns::of(index, &|position, field| match kind {
+        let wanted = |position: usize, field: &FieldRef| match kind {
             PackKind::Variable if STORAGE_COLUMNS.contains(&field.name().as_str()) => {
                 fields.iter().position(|other| other.name() == field.name()) == Some(position)
             }
             PackKind::Fixed if field.name() == CRC32_COLUMN => !row_sums,
             _ => true,
-        })
+        };
+        SoundColumns::of(index, self.pack.path(), &wanted, self.progress)
     }
 
-    fn index_of(&self, columns: &SoundColumns, rows: Option<&[u64]>) -> Result<Table> {
-        columns.to_table(rows).map_err(self.not_a_table())
+    fn index_of(&mut self, columns: &SoundColumns, rows: Option<&[u64]>) -> Result<Table> {
+        let (table, lost) = columns.to_table(rows).map_err(self.not_a_table())?;
+        self.add_lost(lost);
+        Ok(table)
     }
 
     fn note_missing_sums(&mut self, kind: PackKind) -> Result<()> {
@@ -361,10 +410,11 @@ impl Salvage<'_> {
         let progress = self.progress;
         let task = Task::begin(progress, "checking", Some(rows));
         let mut sound = Vec::new();
-        for (row, record) in (0_u64..).zip(pack.iter_payloads().map_err(|e| self.beyond(&e))?) {
+        for (row, record) in (0_u64..).zip(pack.iter_payloads().map_err(|e| self.beyond(e))?) {
             check_cancelled(progress)?;
             match record {
                 Ok(_) => sound.push(row),
+                Err(error) if error.kind() == ErrorKind::Limit => return Err(error.into()),
                 Err(error) => {
                     let check = match error.kind() {
                         ErrorKind::Checksum => "checksum",
@@ -402,12 +452,12 @@ impl Salvage<'_> {
         let column_taken = matches!(self.pack.kind(), Ok(PackKind::Fixed))
             && index.schema().fields().iter().any(|field| field.name() == CRC32_COLUMN);
         if names_taken || column_taken {
-            return Ok(write(&self.write.checksums(false))?);
+            return Ok(write(&self.options.write.checksums(false))?);
         }
-        match write(&self.write) {
+        match write(&self.options.write) {
             // The header may be so full that the sums find no room.
-            Err(WriteError::Format { .. }) if self.write.checksums => {
-                Ok(write(&self.write.checksums(false))?)
+            Err(WriteError::Format { .. }) if self.options.write.checksums => {
+                Ok(write(&self.options.write.checksums(false))?)
             }
             written => Ok(written?),
         }

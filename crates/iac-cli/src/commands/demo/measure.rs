@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use iatrocache::ops::view::{TableQuery, TableView};
 use iatrocache::ops::{NoProgress, raw};
-use iatrocache::{ContiguousBatch, ErrorKind, PackReader};
+use iatrocache::{ContiguousRecordBatch, ErrorKind, PackReader};
 
 use super::cohort::Random;
 use crate::failure::{Failure, Report, Result};
@@ -66,7 +66,7 @@ impl Cohort {
     /// number of records.
     pub(super) fn compare(&self) -> Result<u64> {
         let rows = self.random_rows();
-        let mut batch = ContiguousBatch::new();
+        let mut batch = ContiguousRecordBatch::new();
         for rows in rows.chunks(BATCH) {
             interrupt::check()?;
             let owned = self.pack.read_rows(rows)?;
@@ -92,7 +92,7 @@ impl Cohort {
     /// Measures each way of reading.
     pub(super) fn measure(&self) -> Result<Rates> {
         let rows = self.random_rows();
-        let mut batch = ContiguousBatch::new();
+        let mut batch = ContiguousRecordBatch::new();
         let mut views = Vec::new();
         let places: Vec<usize> = rows.iter().filter_map(|row| usize::try_from(*row).ok()).collect();
         Ok(Rates {

@@ -1,0 +1,57 @@
+//! Codecs on the command line.
+
+use std::str::FromStr;
+
+use iatrocache::CodecSpec;
+use iatrocache::serde_json::Value;
+
+/// A codec with its parameters.
+#[derive(Debug, Clone)]
+pub(super) struct CodecArg(pub(super) CodecSpec);
+
+impl FromStr for CodecArg {
+    type Err = String;
+
+    /// Values that are JSON keep their type; all others are text.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        if name.is_empty() {
+            return Err("the name of the codec is missing".to_owned());
+        }
+        let mut parameters = iatrocache::codec::Parameters::new();
+        for part in rest.split(',').filter(|part| !part.is_empty()) {
+            let (key, value) = part
+                .split_once('=')
+                .filter(|(key, _)| !key.is_empty())
+                .ok_or_else(|| format!("`{part}` is not KEY=VALUE"))?;
+            let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+            if parameters.insert(key.to_owned(), value).is_some() {
+                return Err(format!("`{key}` is given twice"));
+            }
+        }
+        Ok(Self(CodecSpec::new(name, parameters)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn codec_values_keep_their_types() {
+        let CodecArg(spec) = "zstd:level=3,dict=abc,flag=true".parse().unwrap();
+        let parameters = spec.parameters().unwrap();
+        assert_eq!(spec.name(), "zstd");
+        assert_eq!(parameters.get("level"), Some(&json!(3)));
+        assert_eq!(parameters.get("dict"), Some(&json!("abc")));
+        assert_eq!(parameters.get("flag"), Some(&json!(true)));
+    }
+
+    #[test]
+    fn odd_codec_texts_are_refused() {
+        for text in ["", ":a=1", "zstd:level", "zstd:=3", "zstd:a=1,a=2"] {
+            assert!(text.parse::<CodecArg>().is_err(), "{text}");
+        }
+    }
+}

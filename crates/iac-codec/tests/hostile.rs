@@ -1,0 +1,155 @@
+//! Payloads that are cut, altered, followed by something, empty, or much larger than they look.
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+mod common;
+
+use common::{codecs, note};
+use iac_codec::{Codec, CodecError, CodecErrorKind, Limits, Result};
+
+/// Decodes in every way and holds them against each other.
+fn decode(codec: &Codec, payload: &[u8], limits: &Limits) -> Result<Vec<u8>> {
+    let decoded = codec.decode_bytes(payload, limits);
+    let mut joined = b"kept".to_vec();
+    let appended = codec.decode_bytes_append(payload, &mut joined, limits);
+    assert_eq!(&joined[..4], b"kept");
+    match &decoded {
+        Ok(record) => {
+            appended.unwrap();
+            assert_eq!(&joined[4..], record);
+            let mut out = vec![0xA5; record.len()];
+            codec.decode_bytes_into(payload, &mut out, limits).unwrap();
+            assert_eq!(&out, record);
+            let mut longer = vec![0; record.len() + 1];
+            let found = record.len() as u64;
+            let error = codec.decode_bytes_into(payload, &mut longer, limits);
+            if found < limits.max_decoded_bytes {
+                let error = error.unwrap_err();
+                assert!(matches!(&error, CodecError::OutputSize { found: f, .. } if *f == found));
+            }
+            if let Some(shorter) = record.len().checked_sub(1) {
+                let error = codec.decode_bytes_into(payload, &mut vec![0; shorter], limits);
+                assert!(
+                    matches!(error, Err(CodecError::OutputSize { expected, .. })
+                        if expected == shorter as u64),
+                    "{error:?}"
+                );
+            }
+        }
+        Err(error) => {
+            assert_eq!(appended.unwrap_err().to_string(), error.to_string());
+            assert_eq!(joined, b"kept");
+            assert!(codec.decode_bytes_into(payload, &mut [0; 100], limits).is_err());
+        }
+    }
+    decoded
+}
+
+fn own_codecs() -> impl Iterator<Item = (String, Codec)> {
+    codecs().into_iter().filter(|(_, codec)| codec.name() != "none")
+}
+
+#[test]
+fn payload_cut_at_any_byte_is_an_error() {
+    for (name, codec) in own_codecs() {
+        let payload = codec.encode_bytes(&note(1).as_bytes()[..300]).unwrap();
+        for cut in 0..payload.len() {
+            let error = decode(&codec, &payload[..cut], &Limits::default()).unwrap_err();
+            assert_eq!(error.kind(), CodecErrorKind::Decode, "{name} cut at {cut}: {error}");
+            assert!(error.to_string().contains(codec.name()));
+        }
+    }
+}
+
+#[test]
+fn payload_with_any_altered_byte_is_an_error_or_a_record_within_the_limit() {
+    let limits = Limits::default().with_max_decoded_bytes(4096);
+    for (name, codec) in own_codecs() {
+        let payload = codec.encode_bytes(&note(2).as_bytes()[..300]).unwrap();
+        for at in 0..payload.len() {
+            for flip in [0x01, 0x10, 0x80, 0xFF] {
+                let mut payload = payload.clone();
+                payload[at] ^= flip;
+                match decode(&codec, &payload, &limits) {
+                    Ok(record) => assert!(record.len() <= 4096, "{name}"),
+                    Err(error) => assert!(
+                        matches!(error.kind(), CodecErrorKind::Decode | CodecErrorKind::Limit),
+                        "{name}: {error}"
+                    ),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_record_is_refused_except_by_brotli() {
+    for (name, codec) in own_codecs() {
+        for record in [&b""[..], note(3).as_bytes()] {
+            let payload = codec.encode_bytes(record).unwrap();
+            for junk in [&b"\0"[..], b"x", b"junk", b"\0\0\0\0\0\0\0\0", &[0xFF; 40]] {
+                let decoded = decode(&codec, &[&payload, junk].concat(), &Limits::default());
+                if codec.name() == "brotli" {
+                    assert_eq!(decoded.unwrap(), record, "{name}");
+                } else {
+                    let error = decoded.unwrap_err();
+                    assert_eq!(error.kind(), CodecErrorKind::Decode, "{name}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn empty_payload_is_an_error() {
+    for (name, codec) in own_codecs() {
+        let error = decode(&codec, b"", &Limits::default()).unwrap_err();
+        assert_eq!(error.kind(), CodecErrorKind::Decode, "{name}");
+    }
+}
+
+#[test]
+fn bombs_stop_at_the_limit() {
+    let record = vec![0; 50 << 20];
+    for (name, codec) in own_codecs() {
+        // Level 19 and quality 11 take long and make the same bomb.
+        if name.contains(" 19") || name.contains(" 11 ") || name.contains(" 9 ") {
+            continue;
+        }
+        let payload = codec.encode_bytes(&record).unwrap();
+        for limit in [0, 1, 100_000, 8 << 20, (50 << 20) - 1] {
+            let limits = Limits::default().with_max_decoded_bytes(limit);
+            for error in [
+                codec.decode_bytes(&payload, &limits).unwrap_err(),
+                codec.decode_bytes_append(&payload, &mut Vec::new(), &limits).unwrap_err(),
+            ] {
+                assert!(
+                    matches!(error, CodecError::Limit { found, allowed, .. }
+                        if allowed == limit && found > limit),
+                    "{name}: {error}"
+                );
+            }
+        }
+        let limits = Limits::default().with_max_decoded_bytes(50 << 20);
+        assert_eq!(codec.decode_bytes(&payload, &limits).unwrap().len(), 50 << 20, "{name}");
+        assert_eq!(codec.decode_bytes(&payload, &Limits::unlimited()).unwrap(), record, "{name}");
+    }
+}
+
+#[test]
+fn limit_that_fits_exactly_is_enough() {
+    for (name, codec) in codecs() {
+        for length in [0, 1, 5, 1000] {
+            let record =
+                note(4).as_bytes().iter().copied().cycle().take(length).collect::<Vec<_>>();
+            let payload = codec.encode_bytes(&record).unwrap();
+            let limits = Limits::default().with_max_decoded_bytes(length as u64);
+            assert_eq!(decode(&codec, &payload, &limits).unwrap(), record, "{name}");
+            if let Some(less) = (length as u64).checked_sub(1) {
+                let limits = limits.with_max_decoded_bytes(less);
+                let error = codec.decode_bytes(&payload, &limits).unwrap_err();
+                assert_eq!(error.kind(), CodecErrorKind::Limit, "{name}");
+            }
+        }
+    }
+}
