@@ -10,11 +10,15 @@ SOAK_SECONDS ?= 600
 # For `make fuzz`.
 TARGET ?=
 TIME ?= 300
+# For `make bench-compare`, as in ARGS=--quick.
+ARGS ?=
 
 export IAC_CALLER_PATH := $(PATH)
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 CARGO_TEST := cargo test --profile $(PROFILE)
+# Every codec and backend. Not --all-features: iac-format has a feature that is a test by itself.
+FULL := --features iac-codec/full,iatrocache/full,iac-cli/full
 
 .PHONY: help
 help: ## list these targets
@@ -33,13 +37,14 @@ demo: setup ## build the iac command and show a pack being written, verified and
 	cargo run --profile $(PROFILE) -p iac-cli -- demo
 
 .PHONY: test
-test: setup reference ## all tests, all features
-	$(CARGO_TEST) --workspace --all-features
+test: setup reference ## all tests, all codecs
+	@[ -n "$$IAC_CORPUS" ] || echo 'test: IAC_CORPUS is not set, tests over the public corpus are not run' >&2
+	$(CARGO_TEST) --workspace $(FULL)
 
 .PHONY: lint
 lint: setup ## format, clippy with warnings as errors, licences
 	cargo fmt --all --check
-	cargo clippy --profile $(PROFILE) --workspace --all-targets --all-features -- -D warnings
+	cargo clippy --profile $(PROFILE) --workspace --all-targets $(FULL) -- -D warnings
 	@if cargo deny --version >/dev/null 2>&1; then \
 		cargo deny check licenses bans sources; \
 	else \
@@ -48,7 +53,7 @@ lint: setup ## format, clippy with warnings as errors, licences
 
 .PHONY: doc
 doc: setup ## the API documentation, warnings as errors
-	RUSTDOCFLAGS='-D warnings' cargo doc --profile $(PROFILE) --workspace --no-deps --all-features
+	RUSTDOCFLAGS='-D warnings' cargo doc --profile $(PROFILE) --workspace --no-deps $(FULL)
 
 .PHONY: features
 features: setup ## each feature set compiles, and the tests pass with none and with the default ones
@@ -71,7 +76,7 @@ fuzz: setup ## one fuzz target for longer: make fuzz TARGET=pack TIME=600
 
 .PHONY: soak
 soak: setup reference ## property tests and fuzzing for much longer than in check
-	PROPTEST_CASES=20000 IAC_SOAK=1 $(CARGO_TEST) --workspace --all-features
+	PROPTEST_CASES=20000 IAC_TABLE_DAMAGE_ROUNDS=100000 $(CARGO_TEST) --workspace $(FULL)
 	scripts/fuzz.sh $(SOAK_SECONDS)
 
 .PHONY: bench
@@ -80,7 +85,7 @@ bench: setup ## our own numbers (criterion)
 
 .PHONY: bench-compare
 bench-compare: setup reference ## the reference packages and this workspace on the same bytes
-	cargo run --release -p iac-benches --bin compare
+	cargo run --release -p iac-benches --bin compare -- $(ARGS)
 
 .PHONY: clean
 clean: ## remove what was built, the virtual environment included
