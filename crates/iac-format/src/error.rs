@@ -205,6 +205,14 @@ pub enum FormatError {
         /// What is not supported.
         reason: String,
     },
+    /// Decoding a table would cost more than is allowed, or more memory than there is.
+    #[error("{table}: {reason}")]
+    TableLimit {
+        /// Which table.
+        table: TableKind,
+        /// The found and the allowed amount.
+        reason: String,
+    },
     /// A record's span reaches past the data segment.
     #[error(
         "row {row}: span of {length} bytes at offset {offset} reaches past the data segment of {data_length} bytes"
@@ -247,6 +255,7 @@ impl FormatError {
             Self::UnsupportedVersion { .. } => ErrorKind::UnsupportedVersion,
             Self::Checksum { .. } => ErrorKind::Checksum,
             Self::UnsupportedTable { .. } => ErrorKind::Unsupported,
+            Self::TableLimit { .. } => ErrorKind::Limit,
             Self::RowOutOfRange { .. } => ErrorKind::RowOutOfRange,
             Self::NoRecordIndex => ErrorKind::NoRecordIndex,
             Self::Argument { .. } => ErrorKind::Usage,

@@ -14,6 +14,8 @@ use iac_format::TableKind;
 use iac_reader::{PackReader, Table};
 use serde::Serialize;
 
+use tempfile::TempPath;
+
 use crate::decode::{Decoder, byte_count, selected_rows, stored_bytes};
 use crate::error::{OpsError, Result};
 use crate::expansion::check_expansion;
@@ -147,15 +149,19 @@ pub fn extract(
         |file| decoder.cost(stored_bytes(pack, file.row)),
         |file| {
             let record = decoder.decode(file.row)?;
-            folder.write(&file, &record.bytes)?;
-            Ok(Extracted {
+            let temporary = folder.write(&file, &record.bytes)?;
+            let extracted = Extracted {
                 row: file.row,
                 bytes: byte_count(&record.bytes),
                 file: file.file,
                 original_name: file.original_name,
-            })
+            };
+            Ok((temporary, extracted))
         },
-        |file| {
+        // Files get their names in order, so that those behind a bad record do not appear, however
+        // far ahead the threads were.
+        |(temporary, file)| {
+            folder.publish(temporary, &file.file)?;
             summary.files = summary.files.saturating_add(1);
             summary.bytes = summary.bytes.saturating_add(file.bytes);
             let renamed = u64::from(file.original_name.is_some());
@@ -375,9 +381,9 @@ impl Folder<'_> {
         }
     }
 
-    /// Writes one file under a temporary name and gives it its own when it is complete. A link in
+    /// Writes one file under a temporary name; it goes when nobody gives it its own. A link in
     /// its place is replaced, not followed.
-    fn write(&self, file: &Planned, content: &[u8]) -> Result<()> {
+    fn write(&self, file: &Planned, content: &[u8]) -> Result<TempPath> {
         let path = self.dir.join(&file.file);
         let folder = path.parent().unwrap_or(self.dir);
         let mut builder = tempfile::Builder::new();
@@ -396,13 +402,20 @@ impl Folder<'_> {
             // Some file systems cannot express every time: the content matters more.
             let _ = temporary.as_file().set_modified(modified);
         }
+        // Closed at once: many may wait for their turn.
+        Ok(temporary.into_temp_path())
+    }
+
+    /// Gives a written file its name.
+    fn publish(&self, temporary: TempPath, file: &str) -> Result<()> {
+        let path = self.dir.join(file);
         let published = if self.overwrite {
             temporary.persist(&path)
         } else {
             temporary.persist_noclobber(&path)
         };
         match published {
-            Ok(_) => Ok(()),
+            Ok(()) => Ok(()),
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(OpsError::Exists { path })
             }

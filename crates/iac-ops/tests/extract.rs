@@ -200,12 +200,46 @@ fn fixed_rows_are_files_of_their_bytes() {
 }
 
 #[test]
+fn no_file_behind_a_damaged_record_appears_on_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.iac");
+    let ids = StringArray::from_iter_values((0..60).map(|row| format!("r{row:02}")));
+    let index = RecordBatch::try_from_iter([("id", Arc::new(ids) as ArrayRef)]).unwrap();
+    let records = vec![vec![1_u8; 500]; 60];
+    let options = iac_writer::WriteOptions::new().sync(false);
+    let none = iac_writer::Table::empty();
+    iac_writer::build_pack(
+        &path,
+        &serde_json::Map::new(),
+        &none,
+        &index.into(),
+        &records,
+        &options,
+    )
+    .unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let pack = PackReader::open(&path).unwrap();
+    let bad = pack.layout().data.offset + pack.span(9).unwrap().offset;
+    bytes[usize::try_from(bad).unwrap()] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let pack = PackReader::open(&path).unwrap();
+    for workers in [1, 2, 3, 8] {
+        let dir = folder.path().join(workers.to_string());
+        let mut options = ExtractOptions::default();
+        options.workers = std::num::NonZeroUsize::new(workers);
+        assert_eq!(all(&pack, &dir, &options).unwrap_err().row(), Some(9));
+        assert_eq!(listing(&dir).len(), 9, "{workers} workers");
+    }
+}
+
+#[test]
 fn a_damaged_record_ends_the_call_and_no_partial_file_appears() {
     let folder = tempfile::tempdir().unwrap();
     let pack = PackReader::open(golden("crc_mismatch_a")).unwrap();
     let error = all(&pack, folder.path(), &ExtractOptions::default()).unwrap_err();
     assert_eq!((error.kind(), error.row()), (ErrorKind::Checksum, Some(2)));
     assert!(listing(folder.path()).iter().all(|name| !name.ends_with(".part")));
+    assert_eq!(listing(folder.path()).len(), 2, "those before the bad one");
     let segment = PackReader::open(golden("data_segment_a")).unwrap();
     let error = all(&segment, folder.path(), &ExtractOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoRecordIndex);

@@ -17,7 +17,7 @@ use crate::progress::{Shown, Unit};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  iac cat notes.iac --rows 3              print record 3
+  iac cat notes.iac --rows 3 | less       look at record 3
   iac cat tiles.iac --rows 0..10 --dir t  one file for each: t/0.bin, t/1.bin, ...
   iac cat slide.iac --rows 7 -o tile.jpg  the bytes as a file")]
 pub(crate) struct CatArgs {

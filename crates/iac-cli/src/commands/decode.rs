@@ -18,7 +18,7 @@ use crate::progress::{Shown, Unit};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  iac decode notes.iac --rows 3                     print record 3
+  iac decode notes.iac --rows 3 | less              look at record 3
   iac decode features.iac --rows 0..100 -o m.raw    100 rows of a matrix
   iac decode tiles.iac --rows 5,9 --dir out --json  out/5.raw, out/9.raw, and their shapes
 

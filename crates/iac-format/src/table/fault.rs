@@ -9,6 +9,8 @@ pub(super) enum Fault {
     Damaged(String),
     /// The bytes may be valid, but are not read.
     Unsupported(String),
+    /// Decoding would cost too much.
+    Limit(String),
 }
 
 /// Result of a check.
@@ -23,11 +25,16 @@ impl Fault {
         Self::Unsupported(reason.into())
     }
 
+    pub(super) fn limit(reason: impl Into<String>) -> Self {
+        Self::Limit(reason.into())
+    }
+
     /// Puts the place in front of the reason.
     pub(super) fn within(self, place: &str) -> Self {
         match self {
             Self::Damaged(reason) => Self::Damaged(format!("{place}: {reason}")),
             Self::Unsupported(reason) => Self::Unsupported(format!("{place}: {reason}")),
+            Self::Limit(reason) => Self::Limit(format!("{place}: {reason}")),
         }
     }
 
@@ -35,6 +42,7 @@ impl Fault {
         match self {
             Self::Damaged(reason) => FormatError::table(table, reason),
             Self::Unsupported(reason) => FormatError::UnsupportedTable { table, reason },
+            Self::Limit(reason) => FormatError::TableLimit { table, reason },
         }
     }
 }

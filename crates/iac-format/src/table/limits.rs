@@ -62,7 +62,7 @@ impl Allowance {
     /// Takes bytes that will be allocated.
     pub(super) fn expand(&mut self, bytes: u64) -> Check<()> {
         self.expanded = self.expanded.checked_sub(bytes).ok_or_else(|| {
-            Fault::unsupported(format!(
+            Fault::limit(format!(
                 "decoding needs more than {MAX_EXPANDED_BYTES} bytes beyond the stream's own \
                  ({bytes} more, {} left)",
                 self.expanded
@@ -73,7 +73,7 @@ impl Allowance {
             bytes < PROBED_BYTES || Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
         });
         if !probed {
-            return Err(Fault::unsupported(format!(
+            return Err(Fault::limit(format!(
                 "decoding needs {bytes} bytes of memory, and that much is not available"
             )));
         }
@@ -83,7 +83,7 @@ impl Allowance {
     /// Takes bytes that views show.
     pub(super) fn view(&mut self, bytes: u64) -> Check<()> {
         self.viewed = self.viewed.checked_sub(bytes).ok_or_else(|| {
-            Fault::unsupported(format!(
+            Fault::limit(format!(
                 "the string views show more than {MAX_VIEWED_BYTES} bytes together"
             ))
         })?;
@@ -99,8 +99,8 @@ mod tests {
     fn allowance_is_used_up_not_wrapped() {
         let mut allowance = Allowance::new();
         allowance.expand(MAX_EXPANDED_BYTES).unwrap();
-        assert!(matches!(allowance.expand(1), Err(Fault::Unsupported(_))));
-        assert!(matches!(allowance.view(u64::MAX), Err(Fault::Unsupported(_))));
+        assert!(matches!(allowance.expand(1), Err(Fault::Limit(_))));
+        assert!(matches!(allowance.view(u64::MAX), Err(Fault::Limit(_))));
     }
 
     #[test]

@@ -17,9 +17,9 @@
 //! the Arrow library knows, with bodies compressed by LZ4 or Zstandard. The end marker may be
 //! missing at the exact end of the bytes; what follows the marker is ignored.
 //!
-//! Not read, and reported as [`FormatError::UnsupportedTable`]: big-endian streams, V4 unions with
-//! nulls of their own, and streams that decoding would blow up beyond [`MAX_EXPANDED_BYTES`] or
-//! [`MAX_VIEWED_BYTES`].
+//! Not read, and reported as [`FormatError::UnsupportedTable`]: big-endian streams and V4 unions with
+//! nulls of their own. Reported as [`FormatError::TableLimit`]: streams that decoding would blow up
+//! beyond [`MAX_EXPANDED_BYTES`] or [`MAX_VIEWED_BYTES`].
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -183,7 +183,7 @@ impl TableStream {
     /// # Errors
     ///
     /// [`FormatError::Table`] when the content is damaged (offsets or indices out of bounds, text
-    /// that is not UTF-8, wrong null counts, broken compression), [`FormatError::UnsupportedTable`]
+    /// that is not UTF-8, wrong null counts, broken compression), [`FormatError::TableLimit`]
     /// when a limit is exceeded.
     pub fn decode(&self) -> Result<Vec<RecordBatch>> {
         decode::decode(&self.inner, None)

@@ -11,7 +11,7 @@ use iac_format::table::encode_table;
 use iac_format::{FormatError, TableKind};
 
 use super::arrays::{KINDS, Numbers, batch_of, make, schema_of};
-use super::{damaged, exercise, legacy, modern, parse, stream_with, unsupported};
+use super::{damaged, exercise, legacy, limit, modern, parse, stream_with, unsupported};
 
 /// Small streams that between them use everything that the decoder knows.
 fn streams() -> Vec<Vec<u8>> {
@@ -83,7 +83,7 @@ fn rows_without_bytes_cost_no_memory() {
     let table = parse(encode_table(&schema, &[batch]).unwrap()).unwrap();
     assert_eq!(table.num_rows(), rows);
     let error = table.decode().unwrap_err();
-    assert!(unsupported(&error).contains("bytes beyond the stream's own"));
+    assert!(limit(&error).contains("bytes beyond the stream's own"));
 
     let options = RecordBatchOptions::new().with_row_count(Some(rows as usize));
     let schema = Arc::new(Schema::empty());
@@ -274,7 +274,7 @@ fn decompression_stops_at_the_limit() {
     let table = parse(stream).unwrap();
     assert_eq!(table.num_rows(), 140_000_000);
     let error = table.fixed_column("plain_u64", &[DataType::UInt64]);
-    assert!(unsupported(&error.unwrap_err()).contains("more than 1073741824 bytes"));
+    assert!(limit(&error.unwrap_err()).contains("more than 1073741824 bytes"));
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn views_of_the_same_text_cannot_stall_the_check() {
     let (schema, batch) = one(Field::new("v", DataType::Utf8View, true), column);
     let table = parse(encode_table(&schema, &[batch]).unwrap()).unwrap();
     let error = table.decode().unwrap_err();
-    assert!(unsupported(&error).contains("string views show more than"));
+    assert!(limit(&error).contains("string views show more than"));
 }
 
 #[test]

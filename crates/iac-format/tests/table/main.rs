@@ -102,6 +102,13 @@ fn unsupported(error: &FormatError) -> &str {
     }
 }
 
+fn limit(error: &FormatError) -> &str {
+    match error {
+        FormatError::TableLimit { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// How pyarrow calls a type.
 fn pyarrow_name(data_type: &DataType) -> String {
     match data_type {

@@ -301,7 +301,7 @@ fn next(kept: Option<&Path>, out: &mut Out) -> Result<()> {
     for command in [
         format!("iac info {pack}"),
         format!("iac ls {pack} --where \"path like 'P001/%' and bytes > 4096\""),
-        format!("iac cat {pack} --rows 10"),
+        format!("iac cat {pack} --rows 10 | less"),
         format!("iac extract {pack} --dir {out_dir} --where \"path like '%.txt'\""),
         format!("iac verify {pack}"),
     ] {
