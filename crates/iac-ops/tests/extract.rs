@@ -206,17 +206,9 @@ fn no_file_behind_a_damaged_record_appears_on_any_number_of_threads() {
     let ids = StringArray::from_iter_values((0..60).map(|row| format!("r{row:02}")));
     let index = RecordBatch::try_from_iter([("id", Arc::new(ids) as ArrayRef)]).unwrap();
     let records = vec![vec![1_u8; 500]; 60];
-    let options = iac_writer::WriteOptions::new().sync(false);
-    let none = iac_writer::Table::empty();
-    iac_writer::build_pack(
-        &path,
-        &serde_json::Map::new(),
-        &none,
-        &index.into(),
-        &records,
-        &options,
-    )
-    .unwrap();
+    let options = WriteOptions::new().sync(false);
+    let none = Table::empty();
+    build_pack(&path, &serde_json::Map::new(), &none, &index.into(), &records, &options).unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
     let pack = PackReader::open(&path).unwrap();
     let bad = pack.layout().data.offset + pack.span(9).unwrap().offset;
