@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -208,17 +209,17 @@ fn no_file_behind_a_damaged_record_appears_on_any_number_of_threads() {
     let records = vec![vec![1_u8; 500]; 60];
     let options = WriteOptions::new().sync(false);
     let none = Table::empty();
-    build_pack(&path, &serde_json::Map::new(), &none, &index.into(), &records, &options).unwrap();
-    let mut bytes = std::fs::read(&path).unwrap();
+    build_pack(&path, &Map::new(), &none, &index.into(), &records, &options).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
     let pack = PackReader::open(&path).unwrap();
     let bad = pack.layout().data.offset + pack.span(9).unwrap().offset;
     bytes[usize::try_from(bad).unwrap()] ^= 1;
-    std::fs::write(&path, bytes).unwrap();
+    fs::write(&path, bytes).unwrap();
     let pack = PackReader::open(&path).unwrap();
     for workers in [1, 2, 3, 8] {
         let dir = folder.path().join(workers.to_string());
         let mut options = ExtractOptions::default();
-        options.workers = std::num::NonZeroUsize::new(workers);
+        options.workers = NonZeroUsize::new(workers);
         assert_eq!(all(&pack, &dir, &options).unwrap_err().row(), Some(9));
         assert_eq!(listing(&dir).len(), 9, "{workers} workers");
     }
