@@ -17,7 +17,7 @@ import numpy
 import pyarrow
 from iatro import iac
 
-STATE = {}
+STATE = {"records": {}}
 
 
 def status(name):
@@ -45,14 +45,18 @@ def measured(work):
     return {"wall": wall, "cpu": cpu}
 
 
+def load_batches(command):
+    rows, size = numpy.fromfile(command["rows"], dtype="<u8"), command["batch"]
+    STATE["batches"] = [rows[at : at + size].tolist() for at in range(0, len(rows), size)]
+
+
 def use(command):
     """Opens a pack and reads all of it once, so that its pages are mapped."""
     reader = iac.PackReader(command["path"])
-    rows = numpy.fromfile(command["rows"], dtype="<u8")
     size = command["batch"]
     STATE["reader"] = reader
     STATE["path"] = command["path"]
-    STATE["batches"] = [rows[at : at + size].tolist() for at in range(0, len(rows), size)]
+    load_batches(command)
     count = reader.index_table.num_rows
     for first in range(0, count, size):
         some = list(range(first, min(first + size, count)))
@@ -116,6 +120,70 @@ def sequential(command):
     return measured(work)
 
 
+def use_records(command):
+    """Opens a pack for decoding under a name, and decodes all of it once."""
+    pack = iac.VariableRecordPack(command["path"])
+    STATE["records"][command["name"]] = pack
+    load_batches(command)
+    count, size = pack.record_count, command["batch"]
+    for first in range(0, count, size):
+        pack.read_many_contiguous(range(first, min(first + size, count)), workers=1)
+    gc.collect()
+    return {"rows": count}
+
+
+def check_records(command):
+    """The checksum of some batches, to be compared with ours."""
+    pack, found = STATE["records"][command["name"]], 0
+    for rows in batches(command):
+        batch = pack.read_many_contiguous(rows, workers=1)
+        for at in range(batch.record_count):
+            found = zlib.crc32(batch.view(at), found)
+    return {"sum": found}
+
+
+def records_contiguous(command):
+    chosen, read = batches(command), STATE["records"][command["name"]].read_many_contiguous
+
+    def work():
+        for rows in chosen:
+            read(rows, workers=1)
+
+    return measured(work)
+
+
+def use_matrix(command):
+    """Opens a fixed pack and reads all of it once, so that its pages are mapped."""
+    pack = iac.FixedRecordPack(command["path"])
+    STATE["matrix"] = pack
+    load_batches(command)
+    count, size = pack.record_count, command["batch"]
+    for first in range(0, count, size):
+        pack.read_matrix(range(first, min(first + size, count)))
+    gc.collect()
+    return {"rows": count}
+
+
+def check_matrix(command):
+    """The checksum of some batches, to be compared with ours."""
+    found = 0
+    for rows in batches(command):
+        found = zlib.crc32(STATE["matrix"].read_matrix(rows).tobytes(), found)
+    return {"sum": found}
+
+
+def matrix(command):
+    chosen, read = batches(command), STATE["matrix"].read_matrix
+
+    def work():
+        kept = None  # a batch lives until the next one is there, as in a loop that uses it
+        for rows in chosen:
+            kept = read(rows)
+        del kept
+
+    return measured(work)
+
+
 def open_first(command):
     """Opens a pack and reads one record, several times."""
     path, row = command["path"], command["row"]
@@ -160,7 +228,23 @@ def write(command):
 
 COMMANDS = {
     work.__name__: work
-    for work in (use, check, payloads, views, single, sequential, open_first, open_memory, write)
+    for work in (
+        use,
+        check,
+        payloads,
+        views,
+        single,
+        sequential,
+        use_records,
+        check_records,
+        records_contiguous,
+        use_matrix,
+        check_matrix,
+        matrix,
+        open_first,
+        open_memory,
+        write,
+    )
 }
 
 

@@ -12,6 +12,8 @@
 )]
 
 pub mod clock;
+pub mod codecs;
+pub mod fixed;
 pub mod opens;
 pub mod peer;
 pub mod process;
@@ -20,6 +22,7 @@ pub mod reads;
 pub mod report;
 pub mod sample;
 pub mod serve;
+pub mod texts;
 pub mod writes;
 
 /// What can go wrong ends the program with a message.

@@ -24,6 +24,10 @@ pub type Lengths = (u64, u64);
 pub const KILOBYTE: Lengths = (900, 1100);
 /// From 4 to 60 KiB.
 pub const TILES: Lengths = (4096, 61_440);
+/// Notes: from 200 to 2,000 bytes.
+pub const NOTES: Lengths = (200, 2000);
+/// Long texts: 64 KiB each.
+pub const LONG: Lengths = (65_536, 65_536);
 
 /// An index table with one column of ids.
 ///
@@ -115,6 +119,22 @@ pub fn write_fixed(path: &Path, rows: u64, row_bytes: u64, seed: u64) -> Result<
     let mut data = vec![0; usize::try_from(rows * row_bytes)?];
     Random::new(seed).fill(&mut data);
     let (header, index) = (fixed_header(row_bytes), index_table(rows)?);
+    build_pack_data_segment(path, &header, &Table::empty(), &index, &data, &options())?;
+    Ok(())
+}
+
+/// Writes a fixed pack of random `float16` rows; some of the numbers are NaN, which nobody minds
+/// who copies them.
+///
+/// # Errors
+///
+/// What the writer reports.
+pub fn write_halves(path: &Path, rows: u64, dim: u64, seed: u64) -> Result<()> {
+    let mut data = vec![0; usize::try_from(rows * dim * 2)?];
+    Random::new(seed).fill(&mut data);
+    let (mut header, index) = (fixed_header(dim * 2), index_table(rows)?);
+    header.insert("feature_dim".into(), dim.into());
+    header.insert("dtype".into(), "float16".into());
     build_pack_data_segment(path, &header, &Table::empty(), &index, &data, &options())?;
     Ok(())
 }

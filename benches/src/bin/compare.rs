@@ -9,6 +9,8 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use iac_benches::codecs::Codecs;
+use iac_benches::fixed::Fixed;
 use iac_benches::opens::Opens;
 use iac_benches::peer::Program;
 use iac_benches::reads::Reads;
@@ -50,12 +52,15 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 5] = ["reads-1k", "reads-4-60k", "open-200k", "open-10m", "write"];
+const SECTIONS: [&str; 7] =
+    ["reads-1k", "reads-4-60k", "open-200k", "open-10m", "write", "codecs", "fixed"];
 
 enum Task {
     Reads(Reads),
     Opens(Opens),
     Writes(Writes),
+    Codecs([Codecs; 2]),
+    Fixed(Fixed),
 }
 
 fn main() -> Result<()> {
@@ -77,13 +82,20 @@ fn main() -> Result<()> {
         if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == name) {
             continue;
         }
-        let section = match task {
-            Task::Reads(reads) => reads.run(&folder, reference.as_ref()),
-            Task::Opens(opens) => opens.run(&folder, reference.as_ref()),
-            Task::Writes(writes) => writes.run(&folder, reference.as_ref()),
-        }?;
-        println!("{section}");
-        sections.push(section);
+        let (folder, reference) = (&folder, reference.as_ref());
+        let measured = match task {
+            Task::Reads(reads) => vec![reads.run(folder, reference)?],
+            Task::Opens(opens) => vec![opens.run(folder, reference)?],
+            Task::Writes(writes) => vec![writes.run(folder, reference)?],
+            Task::Codecs([notes, long]) => {
+                vec![notes.run(folder, reference)?, long.run(folder, reference)?]
+            }
+            Task::Fixed(fixed) => vec![fixed.run(folder, reference)?],
+        };
+        for section in measured {
+            println!("{section}");
+            sections.push(section);
+        }
     }
     if arguments.quick {
         println!("A quick run: the packs are too small for these figures to mean anything.");
@@ -100,7 +112,7 @@ fn main() -> Result<()> {
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 5] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 7] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",
@@ -140,11 +152,41 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 5] {
         ..small
     };
     let write = Writes { record: 65_536, count: (1 << 31) / part / 65_536, rounds };
+    let notes = Codecs {
+        title: "codecs, random batches of 256, texts of 200 to 2,000 bytes",
+        records: if quick { 4000 } else { 60_000 },
+        lengths: sample::NOTES,
+        seed: 3,
+        batches: if quick { 10 } else { 200 },
+        rounds,
+        dictionary: true,
+        zstd: 1.6,
+        brotli: 1.8,
+    };
+    let long = Codecs {
+        title: "codecs, random batches of 256, texts of 64 KiB",
+        records: if quick { 100 } else { 1000 },
+        lengths: sample::LONG,
+        seed: 4,
+        batches: if quick { 1 } else { 8 },
+        dictionary: false,
+        zstd: 1.3,
+        ..notes
+    };
+    let fixed = Fixed {
+        rows: if quick { 12_500 } else { 200_000 },
+        dim: 1024,
+        batches: if quick { 40 } else { 400 },
+        rounds,
+        times: 1.8,
+    };
     [
         Task::Reads(kilobyte),
         Task::Reads(tiles),
         Task::Opens(small),
         Task::Opens(large),
         Task::Writes(write),
+        Task::Codecs([notes, long]),
+        Task::Fixed(fixed),
     ]
 }
