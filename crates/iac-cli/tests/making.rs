@@ -69,6 +69,9 @@ fn pack_raw_tells_what_it_did_and_left_out() {
     let run = iac!("pack", "raw", sources, "-o", pack, "--overwrite", "--quiet").succeeded();
     assert!(run.err.is_empty(), "{}", run.err);
     iac!("verify", pack).succeeded();
+    make_files(&folder.path().join("deep"), &[("below/b.txt", b"there")]);
+    let run = iac!("pack", "raw", folder.path().join("deep"), "-o", pack, "--overwrite");
+    assert!(run.succeeded().err.contains("--recursive takes"));
 }
 
 #[test]

@@ -265,6 +265,10 @@ impl TableView {
     /// [`OpsError::Value`] when rows cannot be gathered, [`OpsError::ValueTooLarge`] when copies of
     /// them would be far larger than the table.
     pub fn to_batches(&self) -> Result<Vec<RecordBatch>> {
+        unless_cut(&self.pack, self.gather_all())
+    }
+
+    fn gather_all(&self) -> Result<Vec<RecordBatch>> {
         let mut gathered = Vec::new();
         let mut rows: Vec<u64> = Vec::new();
         let mut batch = 0_usize;
@@ -279,7 +283,6 @@ impl TableView {
             rows.push(row);
         }
         self.gather(batch, &mut rows, &mut gathered, &mut allowance)?;
-        self.pack.check_intact()?;
         Ok(gathered)
     }
 
@@ -334,16 +337,18 @@ impl TableView {
         progress: &dyn Progress,
         visit: &mut dyn FnMut(u64, &RecordBatch, usize) -> Result<()>,
     ) -> Result<()> {
-        for (count, row) in self.rows.iter().enumerate() {
-            if count.is_multiple_of(ROWS_AT_ONCE) {
-                check_cancelled(progress)?;
+        let mut visit_all = || {
+            for (count, row) in self.rows.iter().enumerate() {
+                if count.is_multiple_of(ROWS_AT_ONCE) {
+                    check_cancelled(progress)?;
+                }
+                let (batch, local) = self.place(row)?;
+                let batch = self.batches.get(batch).ok_or_else(|| self.lost(row))?;
+                visit(row, batch, local)?;
             }
-            let (batch, local) = self.place(row)?;
-            let batch = self.batches.get(batch).ok_or_else(|| self.lost(row))?;
-            visit(row, batch, local)?;
-        }
-        // Columns lie in the mapped file: rows that were handed on are void when it was cut.
-        Ok(self.pack.check_intact()?)
+            Ok(())
+        };
+        unless_cut(&self.pack, visit_all())
     }
 
     /// The batch that holds a row, and the row's place in it.
@@ -528,9 +533,15 @@ fn fitting_rows(pack: &PackReader, predicate: &Predicate) -> Result<Vec<u64>> {
     let columns = predicate.columns();
     let slides =
         if columns.slide.is_empty() { Vec::new() } else { needed(slides, &columns.slide)? };
-    let rows = predicate.select(&needed(index, &columns.index)?, &slides)?;
+    let index = needed(index, &columns.index)?;
+    unless_cut(pack, predicate.select(&index, &slides).map_err(OpsError::from))
+}
+
+/// What was made of columns that lie in the mapped file. A file that was cut meanwhile makes it
+/// void, and explains every other error.
+fn unless_cut<T>(pack: &PackReader, result: Result<T>) -> Result<T> {
     pack.check_intact()?;
-    Ok(rows)
+    result
 }
 
 fn fitting_slides(table: &Table, predicate: &Predicate) -> Result<Vec<u64>> {

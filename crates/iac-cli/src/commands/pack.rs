@@ -100,6 +100,9 @@ fn raw(arguments: &RawArgs, common: &Common) -> Result<ExitCode> {
     out.finish()?;
     if !common.quiet {
         tell_skipped(&summary);
+        if summary.files == 0 && !arguments.recursive {
+            output::note("the pack is empty: --recursive takes the files of folders below");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
