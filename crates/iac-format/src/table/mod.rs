@@ -211,7 +211,7 @@ impl TableStream {
     ///
     /// [`FormatError::Column`] when the type is none of `allowed`, when there are nulls, or when
     /// several columns have the name; [`FormatError::Table`] when a compressed buffer is damaged;
-    /// [`FormatError::UnsupportedTable`] when a limit is exceeded.
+    /// [`FormatError::TableLimit`] when a limit is exceeded.
     pub fn fixed_column(&self, name: &str, allowed: &[DataType]) -> Result<Option<FixedColumn>> {
         let Some(index) = self.column_index(name)? else {
             return Ok(None);
