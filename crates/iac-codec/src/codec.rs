@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::image::{Image, ImageCodec, ImageInfo, ImageView};
+use crate::image::{
+    DecodeOptions, Image, ImageCapabilities, ImageCodec, ImageInfo, ImageView, ImageViewMut,
+    SampleMapping, Scale, Signed, reduce, reduce_into,
+};
 use crate::none::NoneCodec;
 use crate::{CodecError, CodecSpec, Limits, Result};
 
@@ -372,14 +375,96 @@ impl Codec {
 
     /// Decodes one image.
     ///
+    /// Every [`Scale`] works with every codec: where the backend has no cheaper way, the full image
+    /// is decoded and its pixels are averaged.
+    ///
     /// # Errors
     ///
     /// Those of [`ImageCodec::decode`]; [`CodecError::Unsupported`] when this codec's records are
     /// not images.
-    pub fn decode_image(&self, payload: &[u8], limits: &Limits) -> Result<Image> {
-        let image = self.image_codec()?.decode(payload, limits)?;
-        image.shape().check(limits)?;
-        Ok(image)
+    pub fn decode_image(&self, payload: &[u8], options: &DecodeOptions) -> Result<Image> {
+        let codec = self.image_codec()?;
+        let (asked, averaged) = way_to(codec, options);
+        let image = codec.decode(payload, &asked)?;
+        image.shape().check(&options.limits)?;
+        match averaged {
+            None => Ok(image),
+            Some(scale) => reduce(&image.as_view(), scale),
+        }
+    }
+
+    /// Decodes one image into a place of its shape and type, such as a slot of a batch.
+    ///
+    /// The samples there are unspecified after an error.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ImageCodec::decode_into`]; [`CodecError::Unsupported`] when this codec's records
+    /// are not images.
+    pub fn decode_image_into(
+        &self,
+        payload: &[u8],
+        out: &mut ImageViewMut<'_>,
+        options: &DecodeOptions,
+    ) -> Result<()> {
+        let codec = self.image_codec()?;
+        out.shape().check(&options.limits)?;
+        let (asked, averaged) = way_to(codec, options);
+        let Some(scale) = averaged else { return codec.decode_into(payload, out, &asked) };
+        let image = codec.decode(payload, &asked)?;
+        image.shape().check(&options.limits)?;
+        reduce_into(self.name(), &image.as_view(), scale, out)
+    }
+
+    /// What this build's backend of an image codec can do.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError::Unsupported`] when this codec's records are not images.
+    pub fn image_capabilities(&self) -> Result<ImageCapabilities> {
+        Ok(self.image_codec()?.capabilities())
+    }
+
+    /// The same codec for signed samples of 16 bits, which no codec of the format stores as they
+    /// are: each goes into the stream with 32,768 added, as unsigned.
+    ///
+    /// ```
+    /// # #[cfg(feature = "jxl")] {
+    /// use iac_codec::jxl::JxlOptions;
+    /// use iac_codec::{DecodeOptions, ImageShape, ImageView};
+    ///
+    /// let codec = JxlOptions::lossless().codec()?.with_int16_samples()?;
+    /// let hounsfield = [-1024_i16, -30, 40, 3071];
+    /// let slice = ImageView::new(ImageShape::new(2, 2, 1)?, &hounsfield[..])?;
+    /// let payload = codec.encode_image(&slice)?;
+    /// assert_eq!(codec.decode_image(&payload, &DecodeOptions::default())?.as_view(), slice);
+    /// # }
+    /// # Ok::<(), iac_codec::CodecError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError::Unsupported`] when this codec's records are not images.
+    pub fn with_int16_samples(&self) -> Result<Self> {
+        self.image_codec()?;
+        Ok(match &self.inner {
+            Inner::Image(codec) if codec.sample_mapping().is_none() => {
+                Self { inner: Inner::Image(Arc::new(Signed::new(codec.clone()))) }
+            }
+            _ => self.clone(),
+        })
+    }
+
+    /// How decoded samples differ from those in the streams; writers put it into the header.
+    #[must_use]
+    pub fn sample_mapping(&self) -> Option<SampleMapping> {
+        self.as_image_codec().and_then(ImageCodec::sample_mapping)
+    }
+
+    /// Parameters of encoding that a header stores under `iac_encode`, for people to read.
+    #[must_use]
+    pub fn encode_members(&self) -> Parameters {
+        self.as_image_codec().map_or_else(Parameters::new, ImageCodec::encode_members)
     }
 
     fn image_codec(&self) -> Result<&dyn ImageCodec> {
@@ -394,6 +479,16 @@ impl Codec {
             name: self.name().to_owned(),
             reason: "its records are not bytes".to_owned(),
         })
+    }
+}
+
+/// How a backend is asked for a scale: directly, or for the full image that is then averaged.
+fn way_to(codec: &dyn ImageCodec, options: &DecodeOptions) -> (DecodeOptions, Option<Scale>) {
+    let scale = options.scale;
+    if scale == Scale::Full || codec.capabilities().scales.contains(&scale) {
+        (*options, None)
+    } else {
+        (options.with_scale(Scale::Full), Some(scale))
     }
 }
 
@@ -532,7 +627,11 @@ mod tests {
             Ok(ImageInfo::new(shape, crate::SampleType::U8))
         }
 
-        fn decode(&self, payload: &[u8], _: &Limits) -> Result<Image> {
+        fn capabilities(&self) -> ImageCapabilities {
+            ImageCapabilities::new("test").with_encoding(&[crate::SampleType::U8], &[1])
+        }
+
+        fn decode(&self, payload: &[u8], _: &DecodeOptions) -> Result<Image> {
             Image::new(self.info(payload)?.shape, payload.to_vec())
         }
     }
@@ -543,15 +642,16 @@ mod tests {
         assert_eq!(codec.kind(), CodecKind::Image);
         assert!(codec.as_byte_codec().is_none());
         let limits = Limits::default();
-        let mut image = codec.decode_image(b"abc", &limits).unwrap();
+        let options = DecodeOptions::default();
+        let mut image = codec.decode_image(b"abc", &options).unwrap();
         assert_eq!(codec.image_info(b"abc").unwrap().shape, image.shape());
         assert_eq!(codec.encode_image(&image.as_view()).unwrap(), b"abc");
-        let error = codec.decode_image(b"abc", &limits.with_max_samples(2)).unwrap_err();
+        let error = codec.decode_image(b"abc", &limits.with_max_samples(2).into()).unwrap_err();
         assert_eq!(error.kind(), CodecErrorKind::Limit);
-        let images = codec.as_image_codec().unwrap();
-        images.decode_into(b"xyz", &mut image.as_view_mut(), &limits).unwrap();
+        codec.decode_image_into(b"xyz", &mut image.as_view_mut(), &options).unwrap();
         assert_eq!(codec.encode_image(&image.as_view()).unwrap(), b"xyz");
-        let error = images.decode_into(b"wxyz", &mut image.as_view_mut(), &limits).unwrap_err();
+        let error =
+            codec.decode_image_into(b"wxyz", &mut image.as_view_mut(), &options).unwrap_err();
         assert_eq!(
             error.to_string(),
             "codec `test.line`: cannot decode the record: it is 1 x 4 x 1 of type uint8, but the \
@@ -563,10 +663,26 @@ mod tests {
             codec.decode_bytes_append(b"a", &mut Vec::new(), &limits).unwrap_err(),
             codec.decode_bytes_into(b"a", &mut [0], &limits).unwrap_err(),
             codec.decoded_len(b"a").unwrap_err(),
-            Codec::none().decode_image(b"a", &limits).unwrap_err(),
+            Codec::none().decode_image(b"a", &options).unwrap_err(),
         ] {
             assert_eq!(error.kind(), CodecErrorKind::Unsupported);
         }
+    }
+
+    #[test]
+    fn scale_that_a_backend_lacks_is_averaged() {
+        let codec = Codec::from_image_codec(Line);
+        let options = DecodeOptions::default().with_scale(Scale::Half);
+        let small = codec.decode_image(&[10, 20, 30], &options).unwrap();
+        let expected = Image::new(crate::ImageShape::new(1, 2, 1).unwrap(), vec![15_u8, 30]);
+        assert_eq!(small, expected.unwrap());
+        let mut place = small.clone();
+        codec.decode_image_into(&[0, 2, 9], &mut place.as_view_mut(), &options).unwrap();
+        assert_eq!(place.samples(), crate::SamplesRef::U8(&[1, 9]));
+        let error = codec
+            .decode_image_into(&[0, 2, 9, 1, 1], &mut place.as_view_mut(), &options)
+            .unwrap_err();
+        assert_eq!(error.kind(), CodecErrorKind::Decode);
     }
 
     #[test]

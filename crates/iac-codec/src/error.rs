@@ -150,6 +150,14 @@ pub enum CodecError {
         /// The name of what the factory made.
         found: String,
     },
+    /// One of many records failed.
+    #[error("item {position}: {source}")]
+    Item {
+        /// Its position in what was given, from 0.
+        position: usize,
+        /// What is wrong with it.
+        source: Box<CodecError>,
+    },
     /// Something is valid, but this codec or build has no support for it.
     #[error("codec `{name}`: {reason}")]
     Unsupported {
@@ -165,6 +173,7 @@ impl CodecError {
     #[must_use]
     pub const fn kind(&self) -> CodecErrorKind {
         match self {
+            Self::Item { source, .. } => source.kind(),
             Self::Unknown { .. } => CodecErrorKind::UnknownCodec,
             Self::MissingFeature { .. } => CodecErrorKind::MissingFeature,
             Self::HeaderMember { .. } | Self::Decode { .. } | Self::OutputSize { .. } => {

@@ -55,8 +55,9 @@ pub use codec::{ByteCodec, Codec, CodecKind, Parameters};
 pub use error::{CodecError, CodecErrorKind, Result};
 pub use half;
 pub use image::{
-    Image, ImageCodec, ImageInfo, ImageShape, ImageView, ImageViewMut, SampleType, Samples,
-    SamplesMut, SamplesRef,
+    ColorHandling, DamageHandling, DecodeOptions, DepthHandling, Image, ImageCapabilities,
+    ImageCodec, ImageInfo, ImageShape, ImageView, ImageViewMut, SampleMapping, SampleType, Samples,
+    SamplesMut, SamplesRef, Scale,
 };
 pub use limits::Limits;
 pub use registry::{Registry, compiled_codecs};

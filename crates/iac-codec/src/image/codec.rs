@@ -1,7 +1,7 @@
 //! The contract of codecs whose records are images.
 
-use super::{Image, ImageShape, ImageView, ImageViewMut, SampleType};
-use crate::{Limits, Parameters, Result};
+use super::{DecodeOptions, Image, ImageShape, ImageView, ImageViewMut, SampleType, Scale};
+use crate::{Parameters, Result};
 
 /// What a payload says about its image before pixels are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,62 @@ impl ImageInfo {
     }
 }
 
+/// What an image codec of this build can do.
+///
+/// ```
+/// use iac_codec::{ImageCapabilities, SampleType};
+///
+/// let capabilities = ImageCapabilities::new("example 1.0")
+///     .with_encoding(&[SampleType::U8, SampleType::U16], &[1, 3]);
+/// assert!(capabilities.encodes(SampleType::U8, 3));
+/// assert!(!capabilities.encodes(SampleType::U8, 2));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImageCapabilities {
+    /// The library that does the work, with its version.
+    pub backend: &'static str,
+    /// The types of samples that can be encoded; none where a backend decodes only.
+    pub sample_types: &'static [SampleType],
+    /// The numbers of channels that can be encoded.
+    pub channels: &'static [u32],
+    /// The scales that decoding has a cheaper way to than decoding the full image.
+    pub scales: &'static [Scale],
+}
+
+impl ImageCapabilities {
+    /// A backend that decodes at full size.
+    #[must_use]
+    pub const fn new(backend: &'static str) -> Self {
+        Self { backend, sample_types: &[], channels: &[], scales: &[Scale::Full] }
+    }
+
+    /// The same with images that can be encoded.
+    #[must_use]
+    pub const fn with_encoding(
+        mut self,
+        sample_types: &'static [SampleType],
+        channels: &'static [u32],
+    ) -> Self {
+        self.sample_types = sample_types;
+        self.channels = channels;
+        self
+    }
+
+    /// The same with scales that are decoded cheaply; [`Scale::Full`] is to be among them.
+    #[must_use]
+    pub const fn with_scales(mut self, scales: &'static [Scale]) -> Self {
+        self.scales = scales;
+        self
+    }
+
+    /// Whether images of this type and number of channels can be encoded.
+    #[must_use]
+    pub fn encodes(&self, sample_type: SampleType, channels: u32) -> bool {
+        self.sample_types.contains(&sample_type) && self.channels.contains(&channels)
+    }
+}
+
 /// A codec whose records are images.
 ///
 /// One value serves any number of threads at once. Decoded samples are in the order that
@@ -31,8 +87,8 @@ impl ImageInfo {
 ///
 /// ```
 /// use iac_codec::{
-///     Codec, CodecError, Image, ImageCodec, ImageInfo, ImageShape, ImageView, Limits,
-///     Parameters, SampleType, SamplesRef,
+///     Codec, CodecError, DecodeOptions, Image, ImageCapabilities, ImageCodec, ImageInfo,
+///     ImageShape, ImageView, Parameters, SampleType, SamplesRef,
 /// };
 ///
 /// /// Stores single grey pixels.
@@ -47,6 +103,10 @@ impl ImageInfo {
 ///         Parameters::new()
 ///     }
 ///
+///     fn capabilities(&self) -> ImageCapabilities {
+///         ImageCapabilities::new("example").with_encoding(&[SampleType::U8], &[1])
+///     }
+///
 ///     fn encode(&self, image: &ImageView<'_>) -> Result<Vec<u8>, CodecError> {
 ///         match image.samples() {
 ///             SamplesRef::U8(&[grey]) => Ok(vec![grey]),
@@ -58,14 +118,14 @@ impl ImageInfo {
 ///         Ok(ImageInfo::new(ImageShape::new(1, 1, 1)?, SampleType::U8))
 ///     }
 ///
-///     fn decode(&self, payload: &[u8], _: &Limits) -> Result<Image, CodecError> {
+///     fn decode(&self, payload: &[u8], _: &DecodeOptions) -> Result<Image, CodecError> {
 ///         Image::new(ImageShape::new(1, 1, 1)?, payload.to_vec())
 ///     }
 /// }
 ///
 /// # fn main() -> Result<(), CodecError> {
 /// let codec = Codec::from_image_codec(Pixel);
-/// let image = codec.decode_image(&[200], &Limits::default())?;
+/// let image = codec.decode_image(&[200], &DecodeOptions::default())?;
 /// assert_eq!(codec.encode_image(&image.as_view())?, [200]);
 /// # Ok(())
 /// # }
@@ -77,6 +137,9 @@ pub trait ImageCodec: Send + Sync {
     /// The parameters that a header stores under `codec_params`; a codec made from them is equal
     /// to this one.
     fn parameters(&self) -> Parameters;
+
+    /// What this backend can do.
+    fn capabilities(&self) -> ImageCapabilities;
 
     /// Encodes one image.
     ///
@@ -97,12 +160,16 @@ pub trait ImageCodec: Send + Sync {
 
     /// Decodes one image.
     ///
+    /// [`Codec`](crate::Codec) asks for the scales of [`ImageCodec::capabilities`] only, and makes
+    /// the others from the full image.
+    ///
     /// # Errors
     ///
     /// [`CodecError::Decode`](crate::CodecError::Decode) for a payload that is no sound stream of
     /// this codec, [`CodecError::Limit`](crate::CodecError::Limit) for one that needs more than
-    /// the limits allow.
-    fn decode(&self, payload: &[u8], limits: &Limits) -> Result<Image>;
+    /// the limits allow, [`CodecError::Unsupported`](crate::CodecError::Unsupported) for a sound
+    /// one of a kind that the backend cannot decode.
+    fn decode(&self, payload: &[u8], options: &DecodeOptions) -> Result<Image>;
 
     /// Decodes one image into a place of its shape and type.
     ///
@@ -117,9 +184,9 @@ pub trait ImageCodec: Send + Sync {
         &self,
         payload: &[u8],
         out: &mut ImageViewMut<'_>,
-        limits: &Limits,
+        options: &DecodeOptions,
     ) -> Result<()> {
-        let image = self.decode(payload, limits)?;
+        let image = self.decode(payload, options)?;
         out.copy_from(self.name(), &image.as_view())
     }
 
@@ -137,5 +204,16 @@ pub trait ImageCodec: Send + Sync {
     /// these parameters.
     fn required_extensions(&self) -> &[&str] {
         &[]
+    }
+
+    /// Parameters of encoding that the reference packages do not know: a header stores them under
+    /// `iac_encode`, for people to read. Decoding never needs them.
+    fn encode_members(&self) -> Parameters {
+        Parameters::new()
+    }
+
+    /// How decoded samples differ from those in the streams; a header says so under `iac_sample`.
+    fn sample_mapping(&self) -> Option<super::SampleMapping> {
+        None
     }
 }

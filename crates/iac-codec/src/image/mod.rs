@@ -1,11 +1,19 @@
 //! Images: rows of pixels with interleaved channels, and the contract of codecs for them.
 
+mod batch;
 mod codec;
+mod options;
+mod reduce;
 mod samples;
 mod shape;
+mod signed;
 mod view;
 
-pub use codec::{ImageCodec, ImageInfo};
+pub use codec::{ImageCapabilities, ImageCodec, ImageInfo};
+pub use options::{ColorHandling, DamageHandling, DecodeOptions, DepthHandling, Scale};
+pub(crate) use reduce::{reduce, reduce_into};
 pub use samples::{SampleType, Samples, SamplesMut, SamplesRef};
 pub use shape::ImageShape;
+pub use signed::SampleMapping;
+pub(crate) use signed::Signed;
 pub use view::{Image, ImageView, ImageViewMut};

@@ -161,7 +161,16 @@ macro_rules! samples {
             }
         }
 
-        impl SamplesMut<'_> {
+        impl<'a> SamplesMut<'a> {
+            /// Parts of `count` samples, and a last one of what remains.
+            pub(crate) fn split(self, count: usize) -> Vec<Self> {
+                match self {
+                    $(Self::$variant(samples) => {
+                        samples.chunks_mut(count.max(1)).map(Self::$variant).collect()
+                    })*
+                }
+            }
+
             /// The same samples, to be read.
             #[must_use]
             pub fn as_ref(&self) -> SamplesRef<'_> {

@@ -81,6 +81,15 @@ impl ImageShape {
         limits.check_samples(crate::codec::u64_len(self.samples))
     }
 
+    /// The shape at a smaller size; sides are rounded up.
+    #[must_use]
+    pub(crate) fn reduced(self, denominator: u32) -> Self {
+        let side = denominator.max(1);
+        let (height, width) = (self.height.div_ceil(side), self.width.div_ceil(side));
+        // Neither is larger than before, so their product is not either.
+        Self::new(height, width, self.channels).unwrap_or(self)
+    }
+
     /// The shape as an array's: `[height, width]` for one channel, `[height, width, channels]`
     /// for more.
     #[must_use]

@@ -59,6 +59,21 @@ impl<'a> ImageView<'a> {
     }
 }
 
+/// What decoding into a place of another shape or type fails with.
+pub(crate) fn misfit(
+    codec: &str,
+    found: (ImageShape, SampleType),
+    place: (ImageShape, SampleType),
+) -> CodecError {
+    CodecError::decode(
+        codec,
+        format!(
+            "it is {} of type {}, but the place for it is {} of type {}",
+            found.0, found.1, place.0, place.1
+        ),
+    )
+}
+
 /// A place for an image that a codec decodes into.
 #[derive(Debug, PartialEq)]
 pub struct ImageViewMut<'a> {
@@ -113,16 +128,7 @@ impl<'a> ImageViewMut<'a> {
             (SamplesMut::F32(to), SamplesRef::F32(from)) => return copy(to, from),
             _ => {}
         }
-        Err(CodecError::decode(
-            codec,
-            format!(
-                "it is {} of type {}, but the place for it is {} of type {}",
-                image.shape,
-                image.sample_type(),
-                wanted.0,
-                wanted.1
-            ),
-        ))
+        Err(misfit(codec, (image.shape, image.sample_type()), wanted))
     }
 
     /// The image as it is.
