@@ -133,6 +133,25 @@ pub trait ByteCodec: Send + Sync {
         Ok(())
     }
 
+    /// Decodes the beginning of one record: as much as `wanted` asks for, or somewhat more.
+    ///
+    /// `wanted` is shown what is decoded so far and answers how many bytes it needs in all, which
+    /// may grow as it sees more. Less comes back only where the record ends. What lies behind is
+    /// not looked at, so it may be damaged. The provided implementation decodes everything.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ByteCodec::decode`], as far as the payload is decoded.
+    fn decode_prefix(
+        &self,
+        payload: &[u8],
+        wanted: &mut dyn FnMut(&[u8]) -> usize,
+        limits: &Limits,
+    ) -> Result<Vec<u8>> {
+        let _ = wanted;
+        self.decode(payload, limits)
+    }
+
     /// Whether payload and record are the same bytes, so that callers may skip decoding.
     fn is_identity(&self) -> bool {
         false
@@ -351,6 +370,39 @@ impl Codec {
             out.truncate(before);
         }
         decoded
+    }
+
+    /// Decodes the beginning of one record of bytes: as much as `wanted` asks for, or somewhat
+    /// more; less only where the record ends.
+    ///
+    /// `wanted` is shown what is decoded so far and answers how many bytes it needs in all. The
+    /// codecs `none`, `brotli` and `zstd` stop early; others decode everything.
+    ///
+    /// ```
+    /// # #[cfg(feature = "brotli")] {
+    /// use iac_codec::{Limits, brotli::BrotliOptions};
+    ///
+    /// let codec = BrotliOptions::default().with_quality(1).codec()?;
+    /// let payload = codec.encode_bytes(b"three, then a long rest")?;
+    /// let start = codec.decode_bytes_prefix(&payload, &mut |_| 5, &Limits::default())?;
+    /// assert!(start.starts_with(b"three"));
+    /// # }
+    /// # Ok::<(), iac_codec::CodecError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ByteCodec::decode_prefix`]; [`CodecError::Unsupported`] when this codec's records
+    /// are not bytes.
+    pub fn decode_bytes_prefix(
+        &self,
+        payload: &[u8],
+        wanted: &mut dyn FnMut(&[u8]) -> usize,
+        limits: &Limits,
+    ) -> Result<Vec<u8>> {
+        let start = self.byte_codec()?.decode_prefix(payload, wanted, limits)?;
+        limits.check_decoded_bytes(u64_len(start.len()))?;
+        Ok(start)
     }
 
     /// Encodes one image.

@@ -74,6 +74,25 @@ pub enum CodecError {
         /// Found and expected value.
         reason: String,
     },
+    /// A parameter in a header is one that its codec cannot be made with: the pack is damaged, or
+    /// was written wrongly.
+    #[error("codec `{name}`: parameter `{parameter}`: {reason}")]
+    HeaderParameter {
+        /// The codec.
+        name: String,
+        /// The parameter, a member of `codec_params`.
+        parameter: String,
+        /// Found and expected value.
+        reason: String,
+    },
+    /// A codec was given for a pack whose records are of another.
+    #[error("the records are of codec `{expected}`, not of `{found}`")]
+    OtherCodec {
+        /// The codec of the pack.
+        expected: String,
+        /// The codec that was given.
+        found: String,
+    },
     /// A parameter of a codec is unknown, or has a wrong type or value.
     #[error("codec `{name}`: parameter `{parameter}`: {reason}")]
     Parameter {
@@ -176,14 +195,16 @@ impl CodecError {
             Self::Item { source, .. } => source.kind(),
             Self::Unknown { .. } => CodecErrorKind::UnknownCodec,
             Self::MissingFeature { .. } => CodecErrorKind::MissingFeature,
-            Self::HeaderMember { .. } | Self::Decode { .. } | Self::OutputSize { .. } => {
-                CodecErrorKind::Decode
-            }
+            Self::HeaderMember { .. }
+            | Self::HeaderParameter { .. }
+            | Self::Decode { .. }
+            | Self::OutputSize { .. } => CodecErrorKind::Decode,
             Self::Limit { .. } => CodecErrorKind::Limit,
             Self::Parameter { .. }
             | Self::Encode { .. }
             | Self::Image { .. }
             | Self::Registration { .. }
+            | Self::OtherCodec { .. }
             | Self::WrongName { .. } => CodecErrorKind::Usage,
             Self::Unsupported { .. } => CodecErrorKind::Unsupported,
         }
@@ -194,7 +215,18 @@ impl CodecError {
     pub const fn field(&self) -> Option<&'static str> {
         match self {
             Self::HeaderMember { member, .. } => Some(member),
+            Self::HeaderParameter { .. } => Some("codec_params"),
             _ => None,
+        }
+    }
+
+    /// The same where the parameters come from a header.
+    pub(crate) fn of_header(self) -> Self {
+        match self {
+            Self::Parameter { name, parameter, reason } => {
+                Self::HeaderParameter { name, parameter, reason }
+            }
+            other => other,
         }
     }
 

@@ -24,6 +24,13 @@
 //! - `brotli` (default): the codec `brotli` in pure Rust;
 //! - `brotli-c`: the same through the C library, which is faster both ways;
 //! - `lz4` (default): the codec `lz4`, which only this implementation of the format knows;
+//! - `jpeg`: the codec `jpeg` through libjpeg-turbo (needs cmake and nasm);
+//! - `jpeg-decoder` (default): the same in pure Rust, decoding only;
+//! - `jpeg2000`: the codec `jpeg2000` through OpenJPEG; HTJ2K streams are decoded only;
+//! - `htj2k`: encoding of HTJ2K streams as well;
+//! - `jpegls`: the codec `jpegls` through CharLS;
+//! - `jxl`: the codec `jxl` through libjxl (needs cmake and a C++ compiler);
+//! - `jxl-decoder`: the same in pure Rust, decoding only;
 //! - `full`: all of them.
 //!
 //! # Names
@@ -38,6 +45,14 @@ pub mod brotli;
 mod codec;
 mod error;
 mod image;
+#[cfg(any(feature = "jpeg", feature = "jpeg-decoder"))]
+pub mod jpeg;
+#[cfg(feature = "jpeg2000")]
+pub mod jpeg2000;
+#[cfg(feature = "jpegls")]
+pub mod jpegls;
+#[cfg(any(feature = "jxl", feature = "jxl-decoder"))]
+pub mod jxl;
 mod limits;
 #[cfg(feature = "lz4")]
 pub mod lz4;
@@ -48,6 +63,8 @@ mod registry;
 #[cfg(any(feature = "zstd", feature = "brotli"))]
 mod scratch;
 mod spec;
+#[cfg(any(feature = "jpeg", feature = "jpeg-decoder", feature = "jpeg2000", feature = "jpegls"))]
+mod strict_params;
 #[cfg(feature = "zstd")]
 pub mod zstd;
 

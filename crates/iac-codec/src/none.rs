@@ -42,6 +42,23 @@ impl ByteCodec for NoneCodec {
         Ok(())
     }
 
+    fn decode_prefix(
+        &self,
+        payload: &[u8],
+        wanted: &mut dyn FnMut(&[u8]) -> usize,
+        limits: &Limits,
+    ) -> Result<Vec<u8>> {
+        let mut start: &[u8] = &[];
+        loop {
+            let end = wanted(start).min(payload.len());
+            if end <= start.len() {
+                break;
+            }
+            start = payload.get(..end).unwrap_or_default();
+        }
+        self.decode(start, limits)
+    }
+
     fn is_identity(&self) -> bool {
         true
     }

@@ -1,11 +1,12 @@
 //! Parameters of the format's own codecs: tolerant on read, strict on encode.
 
-use crate::{CodecError, Parameters};
+use crate::{CodecError, Parameters, Result};
 
 /// Takes parameters out of a header's object.
 ///
-/// Whatever cannot be used becomes the default, since no stream depends on it; the first such
-/// finding is kept, and encoding fails with it.
+/// What has a wrong type becomes the default, since no stream depends on it; the first such finding
+/// is kept, and encoding fails with it. A number out of its range is an error at once, as it is for
+/// other readers of the format.
 pub(crate) struct ParameterReader<'a> {
     codec: &'static str,
     parameters: &'a Parameters,
@@ -17,26 +18,32 @@ impl<'a> ParameterReader<'a> {
         Self { codec, parameters, problem: None }
     }
 
-    /// An integer, or the default.
+    /// An integer, or the default. Where the range has no negative numbers, these count as numbers
+    /// of another type.
     #[cfg(any(feature = "zstd", feature = "brotli"))]
     pub(crate) fn integer(
         &mut self,
         name: &'static str,
         default: i32,
         range: std::ops::RangeInclusive<i32>,
-    ) -> i32 {
-        let Some(value) = self.parameters.get(name) else { return default };
+    ) -> Result<i32> {
+        let Some(value) = self.parameters.get(name) else { return Ok(default) };
         let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
         if let Some(number) = number.filter(|number| range.contains(number)) {
-            return number;
+            return Ok(number);
         }
+        let is_of_type = if *range.start() < 0 { value.is_i64() } else { value.is_u64() };
         let found = match value {
             serde_json::Value::Number(number) => number.to_string(),
             other => crate::spec::type_name(other).to_owned(),
         };
         let (low, high) = range.into_inner();
-        self.complain(name, format!("{found} instead of an integer from {low} to {high}"));
-        default
+        let reason = format!("{found} instead of an integer from {low} to {high}");
+        if is_of_type {
+            return Err(CodecError::parameter(self.codec, name, reason));
+        }
+        self.complain(name, reason);
+        Ok(default)
     }
 
     /// Remembers what is wrong with a parameter.

@@ -36,19 +36,32 @@ const BUILTINS: [Builtin; 8] = [
     built("lz4", crate::lz4::from_parameters),
     #[cfg(not(feature = "lz4"))]
     missing("lz4"),
+    #[cfg(any(feature = "jxl", feature = "jxl-decoder"))]
+    built("jxl", crate::jxl::from_parameters),
+    #[cfg(not(any(feature = "jxl", feature = "jxl-decoder")))]
     missing("jxl"),
+    #[cfg(any(feature = "jpeg", feature = "jpeg-decoder"))]
+    built("jpeg", crate::jpeg::from_parameters),
+    #[cfg(not(any(feature = "jpeg", feature = "jpeg-decoder")))]
     missing("jpeg"),
+    #[cfg(feature = "jpeg2000")]
+    built("jpeg2000", crate::jpeg2000::from_parameters),
+    #[cfg(not(feature = "jpeg2000"))]
     missing("jpeg2000"),
+    #[cfg(feature = "jpegls")]
+    built("jpegls", crate::jpegls::from_parameters),
+    #[cfg(not(feature = "jpegls"))]
     missing("jpegls"),
 ];
 
 /// A codec with a backend; features are named after their codecs.
-#[cfg(any(feature = "brotli", feature = "zstd", feature = "lz4"))]
+#[allow(dead_code, reason = "a build may have no codec but `none`")]
 const fn built(name: &'static str, make: fn(&Parameters) -> Result<Codec>) -> Builtin {
     Builtin { name, feature: name, make: Some(make) }
 }
 
 /// A codec without a backend; features are named after their codecs.
+#[allow(dead_code, reason = "a build may have every codec")]
 const fn missing(name: &'static str) -> Builtin {
     Builtin { name, feature: name, make: None }
 }
@@ -157,8 +170,13 @@ impl Registry {
     ///   in;
     /// - [`CodecError::HeaderMember`] when the spec's parameters are no object;
     /// - [`CodecError::WrongName`] when a registered factory makes a codec of another name;
-    /// - whatever the factory finds wrong with the parameters, mostly [`CodecError::Parameter`].
+    /// - [`CodecError::HeaderParameter`] for a parameter that the codec cannot be made with;
+    /// - whatever else the factory finds wrong.
     pub fn create(&self, spec: &CodecSpec) -> Result<Codec> {
+        self.make(spec).map_err(CodecError::of_header)
+    }
+
+    fn make(&self, spec: &CodecSpec) -> Result<Codec> {
         if let Some(builtin) = builtin(spec.name()) {
             let make = builtin.make.ok_or(CodecError::MissingFeature {
                 name: builtin.name,
@@ -192,9 +210,10 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// Those of [`Registry::create`] and of [`Codec::check_encode`].
+    /// Those of [`Registry::create`], with [`CodecError::Parameter`] for all parameters, and of
+    /// [`Codec::check_encode`].
     pub fn create_encoder(&self, spec: &CodecSpec) -> Result<Codec> {
-        let codec = self.create(spec)?;
+        let codec = self.make(spec)?;
         codec.check_encode()?;
         Ok(codec)
     }
@@ -349,6 +368,8 @@ mod tests {
             .register_replacing("mine", |_| Err(CodecError::parameter("mine", "p", "is odd")))
             .unwrap();
         let error = registry.create(&spec("mine")).unwrap_err();
+        assert_eq!(error.kind(), CodecErrorKind::Decode);
+        let error = registry.create_encoder(&spec("mine")).unwrap_err();
         assert_eq!(error.kind(), CodecErrorKind::Usage);
         assert_eq!(old.encode_bytes(b"a").unwrap(), b"a");
     }

@@ -153,3 +153,21 @@ fn limit_that_fits_exactly_is_enough() {
         }
     }
 }
+
+/// The library lets an untrue size pass in streams when the last block of the frame is empty; what
+/// decodes whole payloads does not.
+#[cfg(feature = "zstd")]
+#[test]
+fn untrue_size_of_a_frame_is_an_error_also_beside_a_frame_without_one() {
+    const UNTRUE: [u8; 9] = [0x28, 0xB5, 0x2F, 0xFD, 0x20, 5, 1, 0, 0];
+    const SIZELESS: [u8; 11] = [0x28, 0xB5, 0x2F, 0xFD, 0, 0x58, 0x11, 0, 0, b'a', b'b'];
+    let codec = common::make("zstd", &serde_json::json!({}));
+    let limits = Limits::default();
+    assert_eq!(codec.decode_bytes(&SIZELESS, &limits).unwrap(), b"ab");
+    for payload in
+        [UNTRUE.to_vec(), [&UNTRUE[..], &SIZELESS].concat(), [&SIZELESS[..], &UNTRUE].concat()]
+    {
+        let error = decode(&codec, &payload, &limits).unwrap_err();
+        assert_eq!(error.kind(), CodecErrorKind::Decode, "{error}");
+    }
+}

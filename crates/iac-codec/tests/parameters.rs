@@ -1,4 +1,4 @@
-//! Parameters: tolerant on read, strict on encode.
+//! Parameters: tolerant on read where the reference is, strict on encode.
 // What only some features need is unused with the others.
 #![allow(dead_code, unused_imports)]
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
@@ -19,6 +19,19 @@ fn complaint(name: &str, parameters: &Value) -> String {
     let spec = CodecSpec::from_members(Some(&json!(name)), Some(parameters)).unwrap();
     let error = Registry::builtin().create_encoder(&spec).unwrap_err();
     assert_eq!(error.to_string(), message);
+    message
+}
+
+/// Says what reading with parameters fails with, and encoding too.
+fn refusal(name: &str, parameters: &Value) -> String {
+    let spec = CodecSpec::from_members(Some(&json!(name)), Some(parameters)).unwrap();
+    let registry = Registry::builtin();
+    let error = registry.create(&spec).unwrap_err();
+    assert_eq!(error.kind(), CodecErrorKind::Decode);
+    assert_eq!(error.field(), Some("codec_params"));
+    let message = error.to_string();
+    let error = registry.create_encoder(&spec).unwrap_err();
+    assert_eq!((error.kind(), error.to_string()), (CodecErrorKind::Usage, message.clone()));
     message
 }
 
@@ -62,7 +75,8 @@ mod zstd {
             (json!("3"), "a text"),
             (json!(3.0), "3.0"),
             (json!(true), "a boolean"),
-            (json!(2_147_483_648_u32), "2147483648"),
+            (json!(1_u64 << 63), "9223372036854775808"),
+            (json!(3e9), "3000000000.0"),
         ] {
             let parameters = json!({"level": level});
             assert_eq!(persisted("zstd", &parameters), json!({"level": 19}));
@@ -78,6 +92,42 @@ mod zstd {
             complaint("zstd", &json!({"lvl": 3})),
             "codec `zstd`: parameter `lvl`: is not known, there are level, dictionary"
         );
+    }
+
+    #[test]
+    fn level_beyond_32_bits_is_refused_even_on_read() {
+        for level in [2_147_483_648, -2_147_483_649, i64::MAX, i64::MIN] {
+            assert_eq!(
+                refusal("zstd", &json!({"level": level, "other": 1})),
+                format!(
+                    "codec `zstd`: parameter `level`: {level} instead of an integer from \
+                     -2147483648 to 2147483647"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn options_of_a_header_read_what_the_header_describes() {
+        let written = ZstdOptions::new(7).with_dictionary(dictionary().to_vec()).codec().unwrap();
+        let options = ZstdOptions::from_spec(&written.spec()).unwrap();
+        assert_eq!(options, ZstdOptions::new(7).with_dictionary(dictionary().to_vec()));
+        let strict = options.with_strict(true).codec().unwrap();
+        assert_eq!(strict.spec(), written.spec());
+        let payload = written.encode_bytes(b"a note").unwrap();
+        assert_eq!(strict.decode_bytes(&payload, &Limits::default()).unwrap(), b"a note");
+        let twice = [&payload[..], &payload].concat();
+        strict.decode_bytes(&twice, &Limits::default()).unwrap_err();
+
+        let error = ZstdOptions::from_spec(&CodecSpec::none()).unwrap_err();
+        assert_eq!(error.to_string(), "the records are of codec `none`, not of `zstd`");
+        assert_eq!(error.kind(), CodecErrorKind::Usage);
+        let bad = make_spec(&json!({"dictionary": "*"}));
+        assert_eq!(ZstdOptions::from_spec(&bad).unwrap_err().kind(), CodecErrorKind::Decode);
+    }
+
+    fn make_spec(parameters: &Value) -> CodecSpec {
+        CodecSpec::from_members(Some(&json!("zstd")), Some(parameters)).unwrap()
     }
 
     #[test]
@@ -129,11 +179,10 @@ mod zstd {
             ("A".repeat(50_000), "50000 characters"),
         ] {
             let parameters = json!({"dictionary": text});
-            let spec = CodecSpec::from_members(Some(&json!("zstd")), Some(&parameters)).unwrap();
-            let error = Registry::builtin().create(&spec).unwrap_err();
-            assert!(error.to_string().contains(reason), "{error}");
-            assert!(matches!(error, CodecError::Parameter { parameter, .. }
+            let error = Registry::builtin().create(&make_spec(&parameters)).unwrap_err();
+            assert!(matches!(&error, CodecError::HeaderParameter { parameter, .. }
                 if parameter == "dictionary"));
+            assert!(refusal("zstd", &parameters).contains(reason), "{error}");
         }
         assert!(
             complaint("zstd", &json!({"dictionary": 5})).contains("a number instead of a text")
@@ -249,13 +298,27 @@ mod brotli {
     }
 
     #[test]
-    fn wrong_values_read_as_the_default_and_do_not_encode() {
+    fn values_out_of_range_are_refused_even_on_read() {
         for (parameters, message) in [
             (json!({"quality": 12}), "`quality`: 12 instead of an integer from 0 to 11"),
-            (json!({"quality": -1}), "`quality`: -1 instead of an integer from 0 to 11"),
-            (json!({"quality": null}), "`quality`: null instead of an integer from 0 to 11"),
+            (
+                json!({"quality": u64::MAX, "lgwin": -1}),
+                "`quality`: 18446744073709551615 instead of an integer from 0 to 11",
+            ),
             (json!({"lgwin": 9}), "`lgwin`: 9 instead of an integer from 10 to 24"),
             (json!({"lgwin": 25}), "`lgwin`: 25 instead of an integer from 10 to 24"),
+        ] {
+            let found = refusal("brotli", &parameters);
+            assert_eq!(found, format!("codec `brotli`: parameter {message}"));
+        }
+    }
+
+    #[test]
+    fn wrong_values_read_as_the_default_and_do_not_encode() {
+        for (parameters, message) in [
+            (json!({"quality": -1}), "`quality`: -1 instead of an integer from 0 to 11"),
+            (json!({"quality": null}), "`quality`: null instead of an integer from 0 to 11"),
+            (json!({"quality": 12.0}), "`quality`: 12.0 instead of an integer from 0 to 11"),
             (json!({"lgwin": "22"}), "`lgwin`: a text instead of an integer from 10 to 24"),
             (json!({"mode": 1}), "`mode`: is not known, there are lgwin, quality"),
         ] {

@@ -20,7 +20,16 @@ impl<'a> Decoder<'a> {
 
 impl Stream for Decoder<'_> {
     fn decode(&mut self, out: &mut [u8]) -> Result<(usize, Status)> {
-        let step = self.state.decompress(self.rest, out).map_err(|error| CodecError::Decode {
+        self.decode_some(usize::MAX, out)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn decode_some(&mut self, input: usize, out: &mut [u8]) -> Result<(usize, Status)> {
+        let input = self.rest.get(..input).unwrap_or(self.rest);
+        let step = self.state.decompress(input, out).map_err(|error| CodecError::Decode {
             name: NAME.to_owned(),
             reason: "the stream is damaged".to_owned(),
             source: Some(std::sync::Arc::new(error)),

@@ -102,8 +102,7 @@ impl BrotliOptions {
         let mut parameters = Parameters::new();
         parameters.insert(QUALITY.to_owned(), self.quality.into());
         parameters.insert(LGWIN.to_owned(), self.lgwin.into());
-        let codec = Brotli { backend: self.backend, ..Brotli::new(&parameters) };
-        codec.check_encode()?;
+        let codec = Brotli { backend: self.backend, ..Brotli::new(&parameters)? };
         Ok(Codec::from_byte_codec(codec))
     }
 }
@@ -115,7 +114,7 @@ impl Default for BrotliOptions {
 }
 
 pub(crate) fn from_parameters(parameters: &Parameters) -> Result<Codec> {
-    Ok(Codec::from_byte_codec(Brotli::new(parameters)))
+    Brotli::new(parameters).map(Codec::from_byte_codec)
 }
 
 #[derive(Debug)]
@@ -142,15 +141,22 @@ trait Stream {
     /// Decodes on to the end of the stream, the input or the output, and tells the bytes
     /// written.
     fn decode(&mut self, out: &mut [u8]) -> Result<(usize, Status)>;
+
+    /// The same with so many bytes of the input at most; [`Status::Cut`] says that these are used
+    /// up.
+    fn decode_some(&mut self, input: usize, out: &mut [u8]) -> Result<(usize, Status)>;
+
+    /// Whether the input is used up.
+    fn is_at_end(&self) -> bool;
 }
 
 impl Brotli {
-    fn new(parameters: &Parameters) -> Self {
+    fn new(parameters: &Parameters) -> Result<Self> {
         let mut reader = ParameterReader::new(NAME, parameters);
-        let quality = reader.integer(QUALITY, DEFAULT_QUALITY.into(), 0..=11);
-        let lgwin = reader.integer(LGWIN, DEFAULT_LGWIN.into(), 10..=24);
+        let quality = reader.integer(QUALITY, DEFAULT_QUALITY.into(), 0..=11)?;
+        let lgwin = reader.integer(LGWIN, DEFAULT_LGWIN.into(), 10..=24)?;
         let problem = reader.finish(&[LGWIN, QUALITY]);
-        Self { quality, lgwin, backend: BrotliBackend::preferred(), problem }
+        Ok(Self { quality, lgwin, backend: BrotliBackend::preferred(), problem })
     }
 
     /// Runs with a decoder for a payload.
@@ -213,6 +219,47 @@ fn append(stream: &mut dyn Stream, out: &mut Vec<u8>, limits: &Limits) -> Result
     }
 }
 
+/// Input that is decoded before somebody is asked whether that is enough. A decoder hands out what
+/// it has when its input ends, and not before its window is full otherwise.
+const PREFIX_STEP: usize = 1 << 10;
+/// Most room that is made at once, whatever is wanted.
+const PREFIX_ROOM: usize = 64 << 10;
+
+fn prefix(
+    stream: &mut dyn Stream,
+    wanted: &mut dyn FnMut(&[u8]) -> usize,
+    limits: &Limits,
+) -> Result<Vec<u8>> {
+    // One byte more shows that there is more.
+    let most = usize::try_from(limits.max_decoded_bytes).unwrap_or(usize::MAX).saturating_add(1);
+    let mut out = Vec::new();
+    let mut ended = false;
+    loop {
+        let filled = out.len();
+        let missing = wanted(&out).saturating_sub(filled);
+        if ended || missing == 0 {
+            limits.check_decoded_bytes(u64_len(filled))?;
+            return Ok(out);
+        }
+        if filled >= most {
+            limits.check_decoded_bytes(u64_len(filled))?;
+        }
+        let room =
+            missing.clamp(PREFIX_STEP, PREFIX_ROOM.max(filled)).min(most.saturating_sub(filled));
+        out.try_reserve(room)
+            .map_err(|_| damaged(&format!("no memory for {room} more decoded bytes")))?;
+        out.resize(filled.saturating_add(room), 0);
+        let step = stream.decode_some(PREFIX_STEP, out.get_mut(filled..).unwrap_or_default());
+        let (written, status) = step?;
+        out.truncate(filled.saturating_add(written));
+        match status {
+            Status::Finished => ended = true,
+            Status::Cut if stream.is_at_end() => return Err(cut()),
+            Status::Cut | Status::Full => {}
+        }
+    }
+}
+
 impl ByteCodec for Brotli {
     fn name(&self) -> &str {
         NAME
@@ -260,6 +307,15 @@ impl ByteCodec for Brotli {
             out.truncate(before);
         }
         decoded
+    }
+
+    fn decode_prefix(
+        &self,
+        payload: &[u8],
+        wanted: &mut dyn FnMut(&[u8]) -> usize,
+        limits: &Limits,
+    ) -> Result<Vec<u8>> {
+        self.with_stream(payload, |stream| prefix(stream, wanted, limits))
     }
 
     fn check_encode(&self) -> Result<()> {

@@ -23,7 +23,16 @@ impl<'a> Decoder<'a> {
 
 impl Stream for Decoder<'_> {
     fn decode(&mut self, out: &mut [u8]) -> Result<(usize, Status)> {
-        let mut available_in = self.rest.len();
+        self.decode_some(usize::MAX, out)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn decode_some(&mut self, input: usize, out: &mut [u8]) -> Result<(usize, Status)> {
+        let input = self.rest.get(..input).unwrap_or(self.rest);
+        let mut available_in = input.len();
         let mut read = 0;
         let mut available_out = out.len();
         let mut written = 0;
@@ -31,7 +40,7 @@ impl Stream for Decoder<'_> {
         let result = BrotliDecompressStream(
             &mut available_in,
             &mut read,
-            self.rest,
+            input,
             &mut available_out,
             &mut written,
             out,

@@ -10,22 +10,28 @@ trait Averaged: Copy {
     /// Wide enough for the sum of a square of 32 x 32.
     type Sum: Copy + Default;
     fn add(sum: Self::Sum, sample: Self) -> Self::Sum;
+    fn join(one: Self::Sum, other: Self::Sum) -> Self::Sum;
     fn mean(sum: Self::Sum, count: u32) -> Self;
 }
 
 macro_rules! averaged_unsigned {
     ($($type:ty),*) => {$(
         impl Averaged for $type {
-            type Sum = u64;
+            type Sum = u32;
 
             #[inline]
-            fn add(sum: u64, sample: Self) -> u64 {
-                sum.wrapping_add(u64::from(sample))
+            fn add(sum: u32, sample: Self) -> u32 {
+                sum.wrapping_add(u32::from(sample))
             }
 
             #[inline]
-            fn mean(sum: u64, count: u32) -> Self {
-                let count = u64::from(count.max(1));
+            fn join(one: u32, other: u32) -> u32 {
+                one.wrapping_add(other)
+            }
+
+            #[inline]
+            fn mean(sum: u32, count: u32) -> Self {
+                let count = count.max(1);
                 let rounded = sum.saturating_add(count >> 1).checked_div(count).unwrap_or(0);
                 Self::try_from(rounded).unwrap_or(Self::MAX)
             }
@@ -40,6 +46,11 @@ impl Averaged for i16 {
     #[inline]
     fn add(sum: i64, sample: Self) -> i64 {
         sum.wrapping_add(i64::from(sample))
+    }
+
+    #[inline]
+    fn join(one: i64, other: i64) -> i64 {
+        one.wrapping_add(other)
     }
 
     #[inline]
@@ -61,6 +72,11 @@ impl Averaged for f32 {
     }
 
     #[inline]
+    fn join(one: f64, other: f64) -> f64 {
+        one + other
+    }
+
+    #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "rounding to the sample's type")]
     fn mean(sum: f64, count: u32) -> Self {
         (sum / f64::from(count.max(1))) as Self
@@ -73,6 +89,11 @@ impl Averaged for f16 {
     #[inline]
     fn add(sum: f64, sample: Self) -> f64 {
         sum + sample.to_f64()
+    }
+
+    #[inline]
+    fn join(one: f64, other: f64) -> f64 {
+        one + other
     }
 
     #[inline]
@@ -133,35 +154,31 @@ fn average<T: Averaged>(full: &[T], shape: ImageShape, side: u32, small: &mut [T
     let side_pixels = to_usize(side);
     let square_row = side_pixels.saturating_mul(channels);
     let mut sums = Vec::new();
-    sums.try_reserve_exact(small_row).map_err(|_| CodecError::Limit {
+    sums.try_reserve_exact(row_samples).map_err(|_| CodecError::Limit {
         what: "samples",
-        found: crate::codec::u64_len(small_row),
+        found: crate::codec::u64_len(row_samples),
         allowed: 0,
     })?;
     let bands = full.chunks(row_samples.saturating_mul(side_pixels).max(1));
     for (band, out) in bands.zip(small.chunks_exact_mut(small_row.max(1))) {
+        // Rows are added up as a whole, which a processor does for many samples at once.
         sums.clear();
-        sums.resize(small_row, T::Sum::default());
+        sums.resize(row_samples, T::Sum::default());
         let mut rows = 0_u32;
         for row in band.chunks_exact(row_samples.max(1)) {
             rows = rows.saturating_add(1);
-            for (square, sums) in row.chunks(square_row.max(1)).zip(sums.chunks_exact_mut(channels))
-            {
-                for pixel in square.chunks_exact(channels) {
-                    for (sum, sample) in sums.iter_mut().zip(pixel) {
-                        *sum = T::add(*sum, *sample);
-                    }
-                }
+            for (sum, sample) in sums.iter_mut().zip(row) {
+                *sum = T::add(*sum, *sample);
             }
         }
-        let last = shape.width().checked_rem(side).filter(|rest| *rest > 0).unwrap_or(side);
-        let squares = small_shape.width();
-        let pixels = out.chunks_exact_mut(channels).zip(sums.chunks_exact(channels));
-        for (column, (pixel, sums)) in (1..=squares).zip(pixels) {
-            let width = if column == squares { last } else { side };
-            let count = rows.saturating_mul(width);
-            for (sample, sum) in pixel.iter_mut().zip(sums) {
-                *sample = T::mean(*sum, count);
+        let squares = sums.chunks(square_row.max(1));
+        for (square, pixel) in squares.zip(out.chunks_exact_mut(channels)) {
+            let width = square.len().checked_div(channels).and_then(|n| u32::try_from(n).ok());
+            let count = rows.saturating_mul(width.unwrap_or(side));
+            for (channel, sample) in pixel.iter_mut().enumerate() {
+                let column = square.iter().skip(channel).step_by(channels.max(1));
+                let sum = column.fold(T::Sum::default(), |sum, more| T::join(sum, *more));
+                *sample = T::mean(sum, count);
             }
         }
     }

@@ -163,7 +163,8 @@ macro_rules! samples {
 
         impl<'a> SamplesMut<'a> {
             /// Parts of `count` samples, and a last one of what remains.
-            pub(crate) fn split(self, count: usize) -> Vec<Self> {
+            #[must_use]
+            pub fn split(self, count: usize) -> Vec<Self> {
                 match self {
                     $(Self::$variant(samples) => {
                         samples.chunks_mut(count.max(1)).map(Self::$variant).collect()

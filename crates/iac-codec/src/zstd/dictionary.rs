@@ -61,6 +61,10 @@ impl Dictionary {
         STANDARD.encode(&self.bytes)
     }
 
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     pub(super) fn id(&self) -> u32 {
         self.id.get()
     }

@@ -13,6 +13,7 @@
 mod context;
 mod dictionary;
 mod frame;
+mod prefix;
 
 use serde_json::Value;
 use zstd_safe::{SafeResult, WriteBuf, zstd_sys::ZSTD_ErrorCode};
@@ -23,7 +24,7 @@ use crate::codec::{output_size, u64_len};
 use crate::params::ParameterReader;
 use crate::scratch::{SCRATCH_BYTES, with_scratch};
 use crate::spec::type_name;
-use crate::{ByteCodec, Codec, CodecError, Limits, Parameters, Result};
+use crate::{ByteCodec, Codec, CodecError, CodecSpec, Limits, Parameters, Result};
 use context::{with_compressor, with_decompressor};
 use dictionary::Dictionary;
 use frame::{Survey, survey};
@@ -41,6 +42,10 @@ pub const DICTIONARY_EXTENSION: &str = "iac.zstd.dictionary";
 /// Where content has no known size, memory for it grows by this factor, each time that this much
 /// was decoded; so it follows what was decoded, and little is decoded twice.
 const GROWTH: usize = 8;
+
+/// Records of which a part is decoded alone when that is enough: those of a few blocks, up to the
+/// largest window that is taken without asking.
+const STREAMED: (u64, u64) = (256 << 10, 64 << 20);
 
 /// How records are encoded, and how strictly they are read.
 ///
@@ -68,6 +73,41 @@ impl ZstdOptions {
     #[must_use]
     pub const fn new(level: i32) -> Self {
         Self { level, dictionary: None, strict: false }
+    }
+
+    /// What a header describes, so that a pack can be read as the rest of these options say.
+    ///
+    /// ```
+    /// use iac_codec::{CodecSpec, zstd::ZstdOptions};
+    ///
+    /// # fn main() -> Result<(), iac_codec::CodecError> {
+    /// # let mut header = serde_json::Map::new();
+    /// # header.insert("codec".into(), "zstd".into());
+    /// let spec = CodecSpec::from_header(&header)?;
+    /// let strict = ZstdOptions::from_spec(&spec)?.with_strict(true).codec()?;
+    /// # let _ = strict;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError::OtherCodec`] when it describes another codec;
+    /// [`CodecError::HeaderParameter`] and [`CodecError::HeaderMember`] as
+    /// [`Registry::create`](crate::Registry::create).
+    pub fn from_spec(spec: &CodecSpec) -> Result<Self> {
+        if spec.name() != NAME {
+            return Err(CodecError::OtherCodec {
+                expected: spec.name().to_owned(),
+                found: NAME.to_owned(),
+            });
+        }
+        let made = Zstd::from_parameters(spec.parameters()?).map_err(CodecError::of_header)?;
+        Ok(Self {
+            level: made.level,
+            dictionary: made.dictionary.map(Dictionary::into_bytes),
+            strict: made.strict,
+        })
     }
 
     /// A dictionary made by [`train_dictionary`]; default none.
@@ -107,22 +147,7 @@ impl Default for ZstdOptions {
 }
 
 pub(crate) fn from_parameters(parameters: &Parameters) -> Result<Codec> {
-    let mut reader = ParameterReader::new(NAME, parameters);
-    let level = reader.integer(LEVEL, DEFAULT_LEVEL, i32::MIN..=i32::MAX);
-    let dictionary = match parameters.get(DICTIONARY) {
-        None => None,
-        // The only parameter without which records cannot be read.
-        Some(Value::String(text)) => {
-            let dictionary = Dictionary::from_base64(text);
-            Some(dictionary.map_err(|reason| CodecError::parameter(NAME, DICTIONARY, reason))?)
-        }
-        Some(other) => {
-            reader.complain(DICTIONARY, format!("{} instead of a text", type_name(other)));
-            None
-        }
-    };
-    let problem = reader.finish(&[LEVEL, DICTIONARY]);
-    Ok(Codec::from_byte_codec(Zstd { level, dictionary, strict: false, problem }))
+    Zstd::from_parameters(parameters).map(Codec::from_byte_codec)
 }
 
 #[derive(Debug)]
@@ -142,6 +167,25 @@ enum Failure {
 }
 
 impl Zstd {
+    fn from_parameters(parameters: &Parameters) -> Result<Self> {
+        let mut reader = ParameterReader::new(NAME, parameters);
+        let level = reader.integer(LEVEL, DEFAULT_LEVEL, i32::MIN..=i32::MAX)?;
+        let dictionary = match parameters.get(DICTIONARY) {
+            None => None,
+            // The only parameter without which records cannot be read.
+            Some(Value::String(text)) => {
+                let dictionary = Dictionary::from_base64(text);
+                Some(dictionary.map_err(|reason| CodecError::parameter(NAME, DICTIONARY, reason))?)
+            }
+            Some(other) => {
+                reader.complain(DICTIONARY, format!("{} instead of a text", type_name(other)));
+                None
+            }
+        };
+        let problem = reader.finish(&[LEVEL, DICTIONARY]);
+        Ok(Self { level, dictionary, strict: false, problem })
+    }
+
     /// Looks over the payload; afterwards its claim about its size is one that can be true.
     fn survey(&self, payload: &[u8]) -> Result<Survey> {
         let survey = survey(payload).map_err(damaged)?;
@@ -360,6 +404,24 @@ impl ByteCodec for Zstd {
             out.truncate(before);
         }
         decoded
+    }
+
+    fn decode_prefix(
+        &self,
+        payload: &[u8],
+        wanted: &mut dyn FnMut(&[u8]) -> usize,
+        limits: &Limits,
+    ) -> Result<Vec<u8>> {
+        let survey = self.survey(payload)?;
+        // Streaming keeps a window besides its output: little is gained for short records, and
+        // the library refuses it for very long ones.
+        match survey.content {
+            Some(content) if (STREAMED.0..=STREAMED.1).contains(&content) => {
+                let dictionary = self.dictionary.as_ref().map(Dictionary::decoder);
+                prefix::prefix(payload, dictionary, wanted, limits)
+            }
+            _ => self.decode(payload, limits),
+        }
     }
 
     fn check_encode(&self) -> Result<()> {

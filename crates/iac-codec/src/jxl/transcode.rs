@@ -1,0 +1,76 @@
+//! JPEG files in JPEG XL streams: smaller, and the same file again when it is asked for.
+
+use super::{NAME, native};
+use crate::{CodecError, Limits, Result};
+
+/// How JPEG files are transcoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TranscodeOptions {
+    effort: u8,
+    limits: Limits,
+}
+
+impl TranscodeOptions {
+    /// From 1 (fast) to 10 (small); default 3, as more makes streams hardly smaller.
+    #[must_use]
+    pub const fn with_effort(mut self, effort: u8) -> Self {
+        self.effort = effort;
+        self
+    }
+
+    /// Bounds on the file and on what rebuilding it for the test needs.
+    #[must_use]
+    pub const fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+}
+
+impl Default for TranscodeOptions {
+    fn default() -> Self {
+        Self { effort: 3, limits: Limits::default() }
+    }
+}
+
+/// Puts a complete JPEG file into a JPEG XL stream from which [`reconstruct_jpeg`] rebuilds it
+/// byte for byte; that is tested each time.
+///
+/// Decoded as an image, the stream gives pixels that are close to those of a JPEG decoder, though
+/// not always the same: rebuild the file where they must be.
+///
+/// # Errors
+///
+/// [`CodecError::Parameter`] for an effort other than 1 to 10, [`CodecError::Limit`] for a file
+/// above the limits, and [`CodecError::Encode`] when the library cannot hold this file: some valid
+/// ones are beyond it (arithmetic coding, 12 bits, lossless, shared tables that are not in the
+/// file), and some odd ones do not come back the same. The file is then best kept as it is.
+pub fn transcode_jpeg(jpeg: &[u8], options: TranscodeOptions) -> Result<Vec<u8>> {
+    if !(1..=10).contains(&options.effort) {
+        let reason = format!("{} instead of 1 to 10", options.effort);
+        return Err(CodecError::parameter(NAME, super::EFFORT, reason));
+    }
+    options.limits.check_decoded_bytes(crate::codec::u64_len(jpeg.len()))?;
+    if !jpeg.starts_with(&[0xFF, 0xD8]) {
+        let first = jpeg.get(..12).unwrap_or(jpeg).escape_ascii();
+        return Err(refused(format!("it starts with \"{first}\", as no JPEG file does")));
+    }
+    let stream = native::transcode(jpeg, options.effort).map_err(refused)?;
+    match native::reconstruct(&stream, &options.limits)? {
+        Some(rebuilt) if rebuilt == jpeg => Ok(stream),
+        _ => Err(refused("the stream does not rebuild the same file".to_owned())),
+    }
+}
+
+/// Rebuilds the JPEG file that a stream was made from by [`transcode_jpeg`] or another transcoder;
+/// nothing where the stream holds no such file.
+///
+/// # Errors
+///
+/// [`CodecError::Decode`] for a damaged stream, [`CodecError::Limit`] for a file above the limits.
+pub fn reconstruct_jpeg(payload: &[u8], limits: &Limits) -> Result<Option<Vec<u8>>> {
+    native::reconstruct(payload, limits)
+}
+
+fn refused(reason: String) -> CodecError {
+    CodecError::encode(NAME, reason)
+}
