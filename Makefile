@@ -4,8 +4,7 @@ SHELL := /bin/bash
 
 # One profile for all, so that native libraries are built once.
 PROFILE ?= ci
-# Seconds per fuzz target in `make fuzz-smoke` and in `make soak`.
-FUZZ_SECONDS ?= 12
+# Seconds per fuzz target in `make soak`.
 SOAK_SECONDS ?= 600
 # For `make fuzz`.
 TARGET ?=
@@ -18,7 +17,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 CARGO_TEST := cargo test --profile $(PROFILE)
 # Every codec and backend. Not --all-features: iac-format has a feature that is a test by itself.
-FULL := --features iac-codec/full,iatrocache/full,iac-cli/full
+FULL := --features iac-codec/full,iatrocache/full,iac-cli/full,iac-adapters/text-search,iac-adapters/parquet,iac-cli/text-search
 
 .PHONY: help
 help: ## list these targets
@@ -63,8 +62,8 @@ features: setup ## each feature set compiles, and the tests pass with none and w
 	scripts/features.sh $(PROFILE)
 
 .PHONY: fuzz-smoke
-fuzz-smoke: setup ## every fuzz target for FUZZ_SECONDS
-	scripts/fuzz.sh $(FUZZ_SECONDS)
+fuzz-smoke: setup ## every fuzz target for the same inputs each time
+	scripts/fuzz.sh smoke
 
 .PHONY: check
 check: lint test doc features fuzz-smoke ## all that continuous integration runs

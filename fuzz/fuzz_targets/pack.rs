@@ -4,23 +4,17 @@
 //! An input holds the parts of a pack (see `pack_input`).
 #![no_main]
 
-use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchOptions};
-use arrow_schema::Schema;
 use bytes::Bytes;
-use iac_format::table::encode_table;
 use iac_format::{FormatError, TableKind};
-use iac_fuzz::pack_input::{DATA_SUM, FILL_IN, ROW_SUMS, SUMS};
-use iac_fuzz::{Limited, Parts, assemble, seeds};
+use iac_fuzz::{Copied, Limited, assemble, seeds};
 use iac_reader::{
-    Advice, ByteSource, Memory, PackKind, PackReader, ReadError, ReadOptions, Table, VerifyOptions,
+    Advice, Memory, PackKind, PackReader, ReadError, ReadOptions, Table, VerifyOptions,
     VerifyReport,
 };
 use libfuzzer_sys::fuzz_target;
-use serde_json::{Map, Value};
 
 #[global_allocator]
 static ALLOCATOR: Limited = Limited;
@@ -29,7 +23,7 @@ static ALLOCATOR: Limited = Limited;
 const ROWS: u64 = 64;
 
 fuzz_target!(
-    init: seeds::write(make_seeds),
+    init: seeds::write(seeds::pack_inputs),
     |input: &[u8]| {
         let Some(file) = assemble(input) else { return };
         let file = Bytes::from(file);
@@ -53,25 +47,6 @@ fuzz_target!(
         }
     }
 );
-
-/// A source that has no memory to share.
-#[derive(Debug)]
-struct Copied(Bytes);
-
-impl ByteSource for Copied {
-    fn size(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read_into(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let found = usize::try_from(offset)
-            .ok()
-            .and_then(|offset| self.0.get(offset..)?.get(..buffer.len()))
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
-        buffer.copy_from_slice(found);
-        Ok(())
-    }
-}
 
 fn read(file: &Bytes, shared: &PackReader, copied: &PackReader) {
     assert!(shared.layout().end() + shared.trailing_bytes() == file.len() as u64);
@@ -232,50 +207,4 @@ fn sound(report: &VerifyReport, pack: &PackReader) {
         assert!(matches!(error, ReadError::Format { source: FormatError::NoRecordIndex, .. }));
     }
     assert_eq!(pack.index_table().unwrap().kind(), TableKind::Index);
-}
-
-fn make_seeds() -> Vec<(String, Vec<u8>)> {
-    let mut made = Vec::new();
-    // Long data and long text only slow the fuzzer down.
-    for pack in seeds::packs().into_iter().filter(|pack| pack.text.len() < 2048) {
-        let mut push = |what: &str, flags, text: &str, data| {
-            let parts = Parts {
-                flags,
-                text: text.as_bytes(),
-                slides: &pack.slides,
-                index: &pack.index,
-                data,
-            };
-            if let Some(input) = parts.to_input().filter(|input| input.len() < 8192) {
-                made.push((format!("{}.{what}", pack.name), input));
-            }
-        };
-        push("raw", 0, &pack.text, &pack.data);
-        let own: Map<String, Value> = (pack.members.clone().into_iter())
-            .filter(|(name, _)| !name.ends_with("_offset") && !name.ends_with("_length"))
-            .collect();
-        let own = Value::Object(own).to_string();
-        push("filled", FILL_IN, &own, &pack.data);
-        push("sums", FILL_IN | SUMS, &own, &pack.data);
-        push("data-sum", FILL_IN | SUMS | DATA_SUM, &own, &pack.data);
-        push("row-sums", FILL_IN | SUMS | ROW_SUMS, &own, &pack.data);
-    }
-    made.extend(rows_without_bytes());
-    made
-}
-
-/// A fixed pack whose table claims any number of rows, since neither has any bytes.
-fn rows_without_bytes() -> Option<(String, Vec<u8>)> {
-    let schema = Arc::new(Schema::empty());
-    let options = RecordBatchOptions::new().with_row_count(Some(300));
-    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), vec![], &options).unwrap();
-    let table = encode_table(&schema, &[batch]).unwrap();
-    let parts = Parts {
-        flags: FILL_IN | SUMS,
-        text: br#"{"feature_record_bytes":0,"feature_dim":0,"dtype":"float32"}"#,
-        slides: &table,
-        index: &table,
-        data: b"",
-    };
-    Some(("rows-without-bytes".to_owned(), parts.to_input()?))
 }

@@ -62,17 +62,7 @@ pub fn round_trip(codec: &Codec, record: &[u8]) {
 
 /// Payloads of golden files and bad ones, and of some records.
 pub fn seeds(codec: &Codec) -> Vec<(String, Vec<u8>)> {
-    let mut made = Vec::new();
-    for pack in seeds::packs() {
-        if pack.members.get("codec").and_then(|name| name.as_str()) != Some(codec.name()) {
-            continue;
-        }
-        let mut rest = pack.data.as_slice();
-        for (row, length) in lengths(&pack).into_iter().enumerate() {
-            let Some(payload) = rest.split_off(..length) else { break };
-            made.push((format!("{}.{row}", pack.name), payload.to_vec()));
-        }
-    }
+    let mut made = payloads(codec.name());
     for (name, record) in [
         ("empty", Vec::new()),
         ("text", b"received in formalin, ".repeat(20)),
@@ -80,6 +70,22 @@ pub fn seeds(codec: &Codec) -> Vec<(String, Vec<u8>)> {
         ("steps", (0u8..=255).cycle().take(3000).map(|byte| byte ^ (byte >> 3)).collect()),
     ] {
         made.push((name.to_owned(), codec.encode_bytes(&record).unwrap()));
+    }
+    made
+}
+
+/// Payloads of golden files and bad ones whose codec has that name.
+pub fn payloads(codec: &str) -> Vec<(String, Vec<u8>)> {
+    let mut made = Vec::new();
+    for pack in seeds::packs() {
+        if pack.members.get("codec").and_then(|name| name.as_str()) != Some(codec) {
+            continue;
+        }
+        let mut rest = pack.data.as_slice();
+        for (row, length) in lengths(&pack).into_iter().enumerate() {
+            let Some(payload) = rest.split_off(..length) else { break };
+            made.push((format!("{}.{row}", pack.name), payload.to_vec()));
+        }
     }
     made
 }

@@ -2,8 +2,11 @@
 
 pub mod allocation;
 pub mod codecs;
+pub mod copied;
 pub mod pack_input;
+pub mod random;
 pub mod seeds;
 
 pub use allocation::Limited;
+pub use copied::Copied;
 pub use pack_input::{Parts, assemble};

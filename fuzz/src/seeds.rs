@@ -6,8 +6,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::Schema;
+use iac_format::table::encode_table;
 use serde_json::{Map, Value};
+
+use crate::pack_input::{DATA_SUM, FILL_IN, Parts, ROW_SUMS, SUMS};
 
 /// Golden files and bad ones, from the root of the repository.
 const FOLDERS: [&str; 2] =
@@ -77,4 +83,51 @@ fn take_apart(path: &Path) -> Option<Pack> {
         members,
         file_len,
     })
+}
+
+/// Golden files and bad ones as inputs of the targets that put packs together.
+pub fn pack_inputs() -> Vec<(String, Vec<u8>)> {
+    let mut made = Vec::new();
+    // Long data and long text only slow the fuzzer down.
+    for pack in packs().into_iter().filter(|pack| pack.text.len() < 2048) {
+        let mut push = |what: &str, flags, text: &str, data| {
+            let parts = Parts {
+                flags,
+                text: text.as_bytes(),
+                slides: &pack.slides,
+                index: &pack.index,
+                data,
+            };
+            if let Some(input) = parts.to_input().filter(|input| input.len() < 8192) {
+                made.push((format!("{}.{what}", pack.name), input));
+            }
+        };
+        push("raw", 0, &pack.text, &pack.data);
+        let own: Map<String, Value> = (pack.members.clone().into_iter())
+            .filter(|(name, _)| !name.ends_with("_offset") && !name.ends_with("_length"))
+            .collect();
+        let own = Value::Object(own).to_string();
+        push("filled", FILL_IN, &own, &pack.data);
+        push("sums", FILL_IN | SUMS, &own, &pack.data);
+        push("data-sum", FILL_IN | SUMS | DATA_SUM, &own, &pack.data);
+        push("row-sums", FILL_IN | SUMS | ROW_SUMS, &own, &pack.data);
+    }
+    made.extend(rows_without_bytes());
+    made
+}
+
+/// A fixed pack whose table claims any number of rows, since neither has any bytes.
+fn rows_without_bytes() -> Option<(String, Vec<u8>)> {
+    let schema = Arc::new(Schema::empty());
+    let options = RecordBatchOptions::new().with_row_count(Some(300));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), vec![], &options).unwrap();
+    let table = encode_table(&schema, &[batch]).unwrap();
+    let parts = Parts {
+        flags: FILL_IN | SUMS,
+        text: br#"{"feature_record_bytes":0,"feature_dim":0,"dtype":"float32"}"#,
+        slides: &table,
+        index: &table,
+        data: b"",
+    };
+    Some(("rows-without-bytes".to_owned(), parts.to_input()?))
 }
