@@ -1,6 +1,6 @@
 //! Rust types whose values are the elements of fixed packs.
 
-use half::f16;
+use half::{bf16, f16};
 
 use crate::fixed::ElementType;
 
@@ -8,7 +8,7 @@ use crate::fixed::ElementType;
 /// pack.
 ///
 /// It is implemented for the types that the format knows: `bool`, the integers up to 64 bits,
-/// [`half::f16`], `f32`, `f64`, and complex numbers as `[f32; 2]` and `[f64; 2]` (real part
+/// [`half::f16`], [`half::bf16`], `f32`, `f64`, and complex numbers as `[f32; 2]` and `[f64; 2]` (real part
 /// first). Text, references and other things that are no numbers have no implementation, so they
 /// cannot be written by accident.
 ///
@@ -55,6 +55,7 @@ elements! {
     u32 => Uint32, 4;
     u64 => Uint64, 8;
     f16 => Float16, 2;
+    bf16 => Bfloat16, 2;
     f32 => Float32, 4;
     f64 => Float64, 8;
     [f32; 2] => Complex64, 4;
@@ -94,6 +95,7 @@ mod tests {
         fits::<u32>(&mut seen);
         fits::<u64>(&mut seen);
         fits::<f16>(&mut seen);
+        fits::<bf16>(&mut seen);
         fits::<f32>(&mut seen);
         fits::<f64>(&mut seen);
         fits::<[f32; 2]>(&mut seen);

@@ -25,6 +25,7 @@ pub enum ElementType {
     Uint32,
     Uint64,
     Float16,
+    Bfloat16,
     Float32,
     Float64,
     Complex64,
@@ -33,7 +34,7 @@ pub enum ElementType {
 
 impl ElementType {
     /// Every type, in the order of the documentation.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Bool,
         Self::Int8,
         Self::Int16,
@@ -44,6 +45,7 @@ impl ElementType {
         Self::Uint32,
         Self::Uint64,
         Self::Float16,
+        Self::Bfloat16,
         Self::Float32,
         Self::Float64,
         Self::Complex64,
@@ -75,6 +77,8 @@ impl ElementType {
             Self::Uint32 => ("uint32", "u4", 4),
             Self::Uint64 => ("uint64", "u8", 8),
             Self::Float16 => ("float16", "f2", 2),
+            // No other format has a short code for it.
+            Self::Bfloat16 => ("bfloat16", "bf16", 2),
             Self::Float32 => ("float32", "f4", 4),
             Self::Float64 => ("float64", "f8", 8),
             Self::Complex64 => ("complex64", "c8", 8),

@@ -1,7 +1,7 @@
 //! Elements of any type as `f32`.
 
-use half::f16;
 use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 use iac_format::ElementType;
 
 /// Converts a row: as many elements as `target` has. Numbers that `f32` cannot express become the
@@ -20,6 +20,9 @@ pub(crate) fn to_f32(element: ElementType, row: &[u8], target: &mut [f32]) {
         ElementType::Uint32 => each(row, target, |bytes| u32::from_le_bytes(bytes) as f32),
         ElementType::Uint64 => each(row, target, |bytes| u64::from_le_bytes(bytes) as f32),
         ElementType::Float16 => f16_to_f32(row, target),
+        ElementType::Bfloat16 => {
+            each(row, target, |bytes| bf16::from_le_bytes(bytes).to_f32());
+        }
         ElementType::Float32 => each(row, target, f32::from_le_bytes),
         ElementType::Float64 => each(row, target, |bytes| nearest(f64::from_le_bytes(bytes))),
         ElementType::Complex64 | ElementType::Complex128 => {}
@@ -74,6 +77,7 @@ mod tests {
         assert_eq!(convert(ElementType::Uint32, &16_777_217_u32.to_le_bytes()), [16_777_216.0]);
         assert_eq!(convert(ElementType::Int64, &i64::MIN.to_le_bytes()), [-9.223_372e18]);
         assert_eq!(convert(ElementType::Uint64, &u64::MAX.to_le_bytes()), [1.844_674_4e19]);
+        assert_eq!(convert(ElementType::Bfloat16, &[0xc0, 0x3f, 0x80, 0xff])[0], 1.5);
         assert_eq!(convert(ElementType::Float32, &1.5_f32.to_le_bytes()), [1.5]);
         assert_eq!(convert(ElementType::Float64, &0.1_f64.to_le_bytes()), [0.1]);
         assert_eq!(convert(ElementType::Float64, &1e300_f64.to_le_bytes()), [f32::INFINITY]);

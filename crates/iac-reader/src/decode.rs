@@ -70,6 +70,8 @@ pub(crate) struct Decoding<'a> {
     pub(crate) pack: &'a PackReader,
     pub(crate) codec: &'a Codec,
     pub(crate) limits: &'a Limits,
+    /// Where the pieces of the batch start, if not in the file.
+    pub(crate) loaded: Option<&'a [u8]>,
 }
 
 /// Where decoded records go, one behind the other.
@@ -190,37 +192,81 @@ impl Decoding<'_> {
 
     /// The records of a batch, each a slice of what its thread allocated.
     pub(crate) fn owned(&self, rows: &[u64]) -> Result<Vec<Bytes>> {
-        let pieces = self.pack.pieces(rows)?;
-        let mut records = vec![Bytes::new(); rows.len()];
-        for done in self.parts(&pieces, false) {
-            hand_out(done?, &mut records, |record| record);
-        }
-        Ok(records)
+        self.loaded(self.pack.pieces(rows)?, |decoding, pieces| {
+            let mut records = vec![Bytes::new(); rows.len()];
+            for done in decoding.parts(pieces, false) {
+                hand_out(done?, &mut records, |record| record);
+            }
+            Ok(records)
+        })
     }
 
     /// The same without the damaged ones.
     pub(crate) fn owned_lossy(&self, rows: &[u64]) -> Result<(Vec<Option<Bytes>>, SkippedRows)> {
         let (pieces, mut skipped) = self.sound_pieces(rows)?;
-        let mut records = vec![None; rows.len()];
-        for done in self.parts(&pieces, true) {
-            let mut done = done?;
-            skipped.append(&mut done.skipped);
-            hand_out(done, &mut records, Some);
-        }
-        Ok((records, in_order(skipped)))
+        self.loaded(pieces, |decoding, pieces| {
+            let mut records = vec![None; rows.len()];
+            for done in decoding.parts(pieces, true) {
+                let mut done = done?;
+                skipped.append(&mut done.skipped);
+                hand_out(done, &mut records, Some);
+            }
+            Ok((records, in_order(skipped)))
+        })
+    }
+
+    /// What `look` makes of each decoded record, in the order asked for.
+    pub(crate) fn mapped<T: Send>(
+        &self,
+        rows: &[u64],
+        look: impl Fn(u64, &[u8]) -> T + Sync,
+    ) -> Result<Vec<T>> {
+        self.loaded(self.pack.pieces(rows)?, |decoding, pieces| {
+            let count = decoding.count(pieces);
+            let parts = if count == 1 { 1 } else { count.saturating_mul(PARTS_PER_THREAD) };
+            let jobs: Vec<&[Piece]> = split(pieces, parts).collect();
+            let done = decoding.pack.options.workers.run(count, jobs, |part| {
+                let mut buffer = Vec::new();
+                let mut seen = Vec::with_capacity(part.len());
+                for piece in part {
+                    let mut target = Growing { buffer: &mut buffer, filled: 0 };
+                    let one = std::slice::from_ref(piece);
+                    decoding.part(one, &mut target, None, |_, _| {})?;
+                    let filled = target.filled;
+                    let record = buffer.get(..filled).unwrap_or_default();
+                    seen.push((piece.slot, look(piece.row, record)));
+                }
+                Ok(seen)
+            });
+            let mut results = Vec::new();
+            results.resize_with(rows.len(), || None);
+            for part in done {
+                for (slot, result) in part? {
+                    if let Some(place) = results.get_mut(slot) {
+                        *place = Some(result);
+                    }
+                }
+            }
+            Ok(results.into_iter().flatten().collect())
+        })
     }
 
     /// The records of a batch one behind the other in the batch's buffer.
     pub(crate) fn contiguous(&self, rows: &[u64], batch: &mut ContiguousRecordBatch) -> Result<()> {
-        let pieces = self.pack.pieces(rows)?;
+        self.loaded(self.pack.pieces(rows)?, |decoding, pieces| {
+            decoding.contiguous_pieces(pieces, batch)
+        })
+    }
+
+    fn contiguous_pieces(&self, pieces: &[Piece], batch: &mut ContiguousRecordBatch) -> Result<()> {
         let ContiguousRecordBatch { buffer, offsets } = batch;
         offsets.clear();
         offsets.push(0);
-        let count = self.count(&pieces);
+        let count = self.count(pieces);
         if count == 1 {
             let mut end = 0_u64;
             let mut target = Growing { buffer, filled: 0 };
-            self.part(&pieces, &mut target, None, |_, length| {
+            self.part(pieces, &mut target, None, |_, length| {
                 end = end.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
                 offsets.push(end);
             })?;
@@ -228,11 +274,11 @@ impl Decoding<'_> {
             buffer.truncate(filled);
             return Ok(());
         }
-        if self.lay_out(&pieces, offsets)? {
-            return self.fill(&pieces, offsets, buffer, count);
+        if self.lay_out(pieces, offsets)? {
+            return self.fill(pieces, offsets, buffer, count);
         }
         buffer.clear();
-        let mut parts = self.parts(&pieces, false).into_iter();
+        let mut parts = self.parts(pieces, false).into_iter();
         while let Some(done) = parts.next() {
             self.append(done?, parts.as_slice().is_empty(), buffer, offsets)?;
         }
@@ -245,15 +291,17 @@ impl Decoding<'_> {
         rows: &[u64],
     ) -> Result<(ContiguousRecordBatch, SkippedRows)> {
         let (pieces, mut skipped) = self.sound_pieces(rows)?;
-        let mut batch = ContiguousRecordBatch::new();
-        let mut parts = self.parts(&pieces, true).into_iter();
-        while let Some(done) = parts.next() {
-            let mut done = done?;
-            skipped.append(&mut done.skipped);
-            let last = parts.as_slice().is_empty();
-            self.append(done, last, &mut batch.buffer, &mut batch.offsets)?;
-        }
-        Ok((batch, in_order(skipped)))
+        self.loaded(pieces, |decoding, pieces| {
+            let mut batch = ContiguousRecordBatch::new();
+            let mut parts = decoding.parts(pieces, true).into_iter();
+            while let Some(done) = parts.next() {
+                let mut done = done?;
+                skipped.append(&mut done.skipped);
+                let last = parts.as_slice().is_empty();
+                decoding.append(done, last, &mut batch.buffer, &mut batch.offsets)?;
+            }
+            Ok((batch, in_order(skipped)))
+        })
     }
 
     /// Adds what a thread decoded to a contiguous buffer.
@@ -454,7 +502,7 @@ impl Decoding<'_> {
 
     /// A record's stored bytes: where they lie, or copied to `scratch`.
     #[inline]
-    fn stored<'b>(
+    pub(crate) fn stored<'b>(
         &self,
         piece: &Piece,
         memory: Option<&'b [u8]>,
@@ -475,7 +523,7 @@ impl Decoding<'_> {
     }
 
     /// Pieces of the rows whose spans are sound, and the others.
-    fn sound_pieces(&self, rows: &[u64]) -> Result<(Vec<Piece>, Vec<SkippedRow>)> {
+    pub(crate) fn sound_pieces(&self, rows: &[u64]) -> Result<(Vec<Piece>, Vec<SkippedRow>)> {
         let mut pieces = Vec::with_capacity(rows.len());
         let mut skipped = Vec::new();
         for (position, row) in rows.iter().enumerate() {
@@ -496,16 +544,16 @@ impl Decoding<'_> {
         if worth <= 1 { 1 } else { worth.min(self.pack.options.workers.count()) }
     }
 
-    fn memory(&self) -> Option<&[u8]> {
-        self.content().source.memory().map(|memory| memory.as_ref())
+    pub(crate) fn memory(&self) -> Option<&[u8]> {
+        self.loaded.or_else(|| self.content().source.memory().map(|memory| memory.as_ref()))
     }
 
-    fn content(&self) -> &crate::pack::Content {
+    pub(crate) fn content(&self) -> &crate::pack::Content {
         &self.pack.inner.content
     }
 
     #[cold]
-    fn codec_error(&self, piece: &Piece, source: CodecError) -> ReadError {
+    pub(crate) fn codec_error(&self, piece: &Piece, source: CodecError) -> ReadError {
         let path = Arc::clone(&self.content().path);
         ReadError::Codec { path, row: Some(piece.row), source: Box::new(source) }
     }
@@ -534,13 +582,13 @@ fn hand_out<T>(done: Done, records: &mut [T], wrap: impl Fn(Bytes) -> T) {
     }
 }
 
-fn in_order(mut rows: Vec<SkippedRow>) -> SkippedRows {
+pub(crate) fn in_order(mut rows: Vec<SkippedRow>) -> SkippedRows {
     rows.sort_by_key(|row| row.position);
     SkippedRows { rows }
 }
 
 /// Whether only the record is damaged, and others may be sound.
-fn concerns_one_record(error: &ReadError) -> bool {
+pub(crate) fn concerns_one_record(error: &ReadError) -> bool {
     error.row().is_some()
         && matches!(
             error.kind(),

@@ -10,8 +10,8 @@
 //!   valid when the reader is gone; never compared.
 //!
 //! That is the pack as it is stored. [`VariableRecordPack`] gives records as their codec decodes
-//! them, one by one or in batches, and [`FixedRecordPack`] the rows of a matrix as numbers, where
-//! possible without a copy.
+//! them, one by one or in batches, images also into one buffer for all; and [`FixedRecordPack`] the
+//! rows of a matrix as numbers, where possible without a copy.
 //!
 //! Where the bytes come from is the business of a [`ByteSource`]. Files are mapped by default;
 //! [`guard`] protects a process against files that others cut while they are mapped.
@@ -41,7 +41,10 @@ mod fixed;
 mod gather;
 pub mod guard;
 mod header_cache;
+mod image_batch;
+mod images;
 mod iter;
+mod load;
 mod matrix;
 mod options;
 mod pack;
@@ -59,6 +62,7 @@ pub use decode::{SkippedRow, SkippedRows};
 pub use error::{ReadError, Result};
 pub use fixed::FixedRecordPack;
 pub use header_cache::{CacheConfig, clear_caches, configure_cache};
+pub use image_batch::ImageBatch;
 pub use iter::Payloads;
 pub use matrix::Matrix;
 pub use options::{ReadOptions, SourceKind};

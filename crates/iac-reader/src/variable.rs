@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use iac_codec::{Codec, CodecError, CodecSpec, Limits, Registry};
+use iac_codec::{Codec, CodecError, CodecSpec, DecodeOptions, Limits, Registry, SampleMapping};
 use iac_format::{CHECKSUMS_EXTENSION, FormatError, RecordIndex};
 
 use crate::batch::ContiguousRecordBatch;
@@ -26,7 +26,7 @@ const UNLIMITED: Limits = Limits::unlimited();
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct RecordOptions {
-    limits: Limits,
+    pub(crate) decode: DecodeOptions,
     registry: Option<Arc<Registry>>,
     extensions: Vec<String>,
 }
@@ -35,7 +35,15 @@ impl RecordOptions {
     /// Bounds on what one record may decode to. Default: [`Limits::default`].
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.decode.limits = limits;
+        self
+    }
+
+    /// How images are decoded: scale, colours, treatment of damage; and the limits. Default:
+    /// [`DecodeOptions::default`].
+    #[must_use]
+    pub fn images(mut self, options: DecodeOptions) -> Self {
+        self.decode = options;
         self
     }
 
@@ -88,8 +96,8 @@ impl RecordOptions {
 /// ```
 #[derive(Debug, Clone)]
 pub struct VariableRecordPack {
-    pack: PackReader,
-    options: Arc<RecordOptions>,
+    pub(crate) pack: PackReader,
+    pub(crate) options: Arc<RecordOptions>,
     codec: Arc<OnceLock<Codec>>,
 }
 
@@ -186,12 +194,66 @@ impl VariableRecordPack {
         let registry = self.options.registry.as_deref().unwrap_or_else(|| Registry::global());
         let codec = CodecSpec::from_header(self.pack.header().members())
             .and_then(|spec| registry.create(&spec));
+        let codec = self.fit(codec)?;
+        Ok(self.codec.get_or_init(|| codec))
+    }
+
+    /// The same pack read with another codec of the same name, for options of codecs that no header
+    /// states.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("notes.iac");
+    /// use iac_codec::zstd::ZstdOptions;
+    /// use iac_reader::VariableRecordPack;
+    /// # use arrow_array::{ArrayRef, RecordBatch, StringArray};
+    /// # let ids: ArrayRef = std::sync::Arc::new(StringArray::from(vec!["a"]));
+    /// # let index = iac_writer::Table::from(RecordBatch::try_from_iter([("item_id", ids)])?);
+    /// # iac_writer::VariablePackBuilder::new("notes", index)
+    /// #     .codec(ZstdOptions::new(3).codec()?)
+    /// #     .build(&path, &["one"])?;
+    ///
+    /// let pack = VariableRecordPack::open(&path)?;
+    /// let strict = ZstdOptions::from_spec(&pack.codec_spec()?)?.with_strict(true).codec()?;
+    /// let pack = pack.with_codec(strict)?;
+    /// assert_eq!(pack.read(0)?, "one");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Codec`] (kind `usage`) when the header names another codec, and as
+    /// [`codec`](Self::codec).
+    pub fn with_codec(self, codec: Codec) -> Result<Self> {
+        let spec = self.codec_spec()?;
+        if spec.name() != codec.name() {
+            return Err(self.codec_error(CodecError::OtherCodec {
+                expected: spec.name().to_owned(),
+                found: codec.name().to_owned(),
+            }));
+        }
+        let codec = self.fit(Ok(codec))?;
+        Ok(Self { codec: Arc::new(OnceLock::from(codec)), ..self })
+    }
+
+    /// The codec as the rest of the header wants it, if all that the pack requires is known.
+    fn fit(&self, codec: Result<Codec, CodecError>) -> Result<Codec> {
+        let members = self.pack.header().members();
+        let codec = codec.and_then(|codec| match members.get(SampleMapping::MEMBER) {
+            None => Ok(codec),
+            Some(value) => match SampleMapping::from_header_value(value)? {
+                SampleMapping::Int16 => codec.with_int16_samples(),
+                _ => Err(CodecError::Unsupported {
+                    name: codec.name().to_owned(),
+                    reason: "its samples are stored in a way that is not known".to_owned(),
+                }),
+            },
+        });
         let of_codec = codec.as_ref().map_or(&[] as &[&str], |codec| codec.required_extensions());
         check_extensions(&self.pack, |name| {
             of_codec.contains(&name) || self.options.extensions.iter().any(|known| known == name)
         })?;
-        let codec = codec.map_err(|source| self.codec_error(source))?;
-        Ok(self.codec.get_or_init(|| codec))
+        codec.map_err(|source| self.codec_error(source))
     }
 
     /// Reads one record's stored bytes.
@@ -232,6 +294,24 @@ impl VariableRecordPack {
             None => self.pack.read_rows(rows),
             Some(decoding) => self.guarded(|| decoding.owned(rows)),
         }
+    }
+
+    /// Decodes many records and keeps only what `look` makes of each, in the order asked for.
+    ///
+    /// `look` is given the row and its record, on the threads that decode, so work on records is
+    /// split over the reader's workers too, and no more than one record for each thread is in
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_many`](Self::read_many).
+    pub fn read_many_with<T: Send>(
+        &self,
+        rows: &[u64],
+        look: impl Fn(u64, &[u8]) -> T + Sync,
+    ) -> Result<Vec<T>> {
+        let decoding = self.lossy_decoding()?;
+        self.guarded(|| decoding.mapped(rows, look))
     }
 
     /// Reads and decodes many records one after the other into one buffer.
@@ -298,7 +378,7 @@ impl VariableRecordPack {
         self.guarded(|| decoding.contiguous_lossy(rows))
     }
 
-    fn guarded<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn guarded<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
         self.pack.inner.content.guarded(call)
     }
 
@@ -314,22 +394,22 @@ impl VariableRecordPack {
         if codec.as_byte_codec().is_none() {
             return Err(self.codec_error(CodecError::Unsupported {
                 name: codec.name().to_owned(),
-                reason: "its records are not bytes".to_owned(),
+                reason: "its records are images, not bytes".to_owned(),
             }));
         }
         // Where nothing grows there is nothing to limit: the file holds the bytes already.
-        let limits = if codec.is_identity() { &UNLIMITED } else { &self.options.limits };
-        Ok(Decoding { pack: &self.pack, codec, limits })
+        let limits = if codec.is_identity() { &UNLIMITED } else { &self.options.decode.limits };
+        Ok(Decoding { pack: &self.pack, codec, limits, loaded: None })
     }
 
-    fn index(&self) -> Result<&RecordIndex> {
+    pub(crate) fn index(&self) -> Result<&RecordIndex> {
         self.pack
             .record_index()?
             .ok_or_else(|| self.pack.inner.content.format_error(FormatError::NoRecordIndex))
     }
 
     #[cold]
-    fn codec_error(&self, source: CodecError) -> ReadError {
+    pub(crate) fn codec_error(&self, source: CodecError) -> ReadError {
         let path = Arc::clone(&self.pack.inner.content.path);
         ReadError::Codec { path, row: None, source: Box::new(source) }
     }

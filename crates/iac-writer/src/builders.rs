@@ -155,6 +155,55 @@ pub fn build_pack_data_segment(
     segment.finish(header)
 }
 
+/// Writes a pack whose data segment comes in stretches of any length, `data_length` bytes in all.
+///
+/// Otherwise as [`build_pack_data_segment`].
+///
+/// # Errors
+///
+/// As [`build_pack_data_segment`]; [`WriteError::Payload`] with what the iterator reported, where
+/// `row` counts stretches, and [`WriteError::Argument`] when there are more or fewer bytes.
+pub fn build_pack_data_segment_streaming<I, P, E>(
+    path: impl AsRef<Path>,
+    header: &Map<String, Value>,
+    slides: &Table,
+    index: &Table,
+    data_length: u64,
+    stretches: I,
+    options: &WriteOptions,
+) -> Result<WriteSummary>
+where
+    I: IntoIterator<Item = Result<P, E>>,
+    P: AsRef<[u8]>,
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    let path = path.as_ref();
+    let target = Target::new(path, options)?;
+    let mut segment = SegmentWriter::begin(target, header, slides, index, data_length, options)?;
+    let wrong = |found: u64, more: &str| {
+        let reason = format!("{more}{found} bytes of data where {data_length} were announced");
+        Err(WriteError::argument(path, reason))
+    };
+    let mut found = 0_u64;
+    for (row, stretch) in (0_u64..).zip(stretches) {
+        let stretch = stretch.map_err(|error| WriteError::Payload {
+            path: path.to_owned(),
+            row,
+            source: error.into(),
+        })?;
+        let bytes = stretch.as_ref();
+        found = found.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        if found > data_length {
+            return wrong(found, "at least ");
+        }
+        segment.write(bytes)?;
+    }
+    if found < data_length {
+        return wrong(found, "");
+    }
+    segment.finish(header)
+}
+
 /// Writes a pack whose data segment is the content of a file, which must have exactly
 /// `data_length` bytes.
 ///

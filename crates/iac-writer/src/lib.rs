@@ -6,8 +6,9 @@
 //! | an iterator of payloads, and the rows that describe them | [`build_pack_streaming`] |
 //! | a matrix, or another data segment that is one piece | [`build_pack_data_segment`] |
 //! | the same in a file | [`build_pack_data_segment_from_file`] |
+//! | the same in stretches | [`build_pack_data_segment_streaming`] |
 //! | payloads and rows that come bit by bit | [`PackWriter`] |
-//! | records that a codec is to encode, in memory or one by one | [`VariablePackBuilder`] |
+//! | records (bytes or images) that a codec is to encode, in memory or one by one | [`VariablePackBuilder`] |
 //! | a matrix of numbers | [`FixedPackBuilder`] |
 //!
 //! Payload bytes are written once, to their final place; memory holds 16 bytes for each row, never
@@ -18,8 +19,7 @@
 //!
 //! The same input always gives the same bytes.
 //!
-//! This crate knows nothing of images or medicine: payloads are bytes, and what they are stands in
-//! the header's `payload_type`.
+//! This crate knows nothing of medicine: what records are stands in the header's `payload_type`.
 
 mod builders;
 mod columns;
@@ -27,6 +27,7 @@ mod data;
 mod draft;
 mod error;
 mod fixed_builder;
+mod image_writer;
 mod options;
 mod pack_writer;
 mod pipeline;
@@ -37,11 +38,13 @@ mod table;
 mod variable_builder;
 
 pub use builders::{
-    build_pack, build_pack_data_segment, build_pack_data_segment_from_file, build_pack_streaming,
+    build_pack, build_pack_data_segment, build_pack_data_segment_from_file,
+    build_pack_data_segment_streaming, build_pack_streaming,
 };
 pub use draft::WriteSummary;
 pub use error::{Result, WriteError};
 pub use fixed_builder::FixedPackBuilder;
+pub use image_writer::ImagePackWriter;
 pub use options::WriteOptions;
 pub use pack_writer::{PackWriter, PushedRow};
 pub use table::Table;

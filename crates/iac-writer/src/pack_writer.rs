@@ -253,6 +253,29 @@ impl PackWriter {
         Ok(PushedRow { row, span: RowSpan { offset, length, crc32: Some(crc32) } })
     }
 
+    /// Appends bytes to the data segment that belong to no row, and says where they lie: schemas
+    /// keep there what rows share. A writer that was not given its index puts them where they come
+    /// in the order of payloads.
+    ///
+    /// No checksum of the container covers them; schemas bring their own.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::Io`] when they cannot be written: the pack cannot be finished then.
+    pub fn push_unindexed(&mut self, bytes: impl AsRef<[u8]>) -> Result<u64> {
+        self.check_usable()?;
+        let offset = self.appender.accepted();
+        let file = match &self.place {
+            Place::Final(draft) => draft.file(),
+            Place::Spool(spool) => spool.file.file(),
+        };
+        if let Err(error) = self.appender.append(file, bytes.as_ref()) {
+            self.failed = true;
+            return Err(WriteError::io(self.path(), "cannot write data")(error));
+        }
+        Ok(offset)
+    }
+
     /// Appends rows with the caller's columns of the index table; each call makes one record
     /// batch. Payloads and rows may come in any interleaving, as long as their numbers agree in
     /// the end.

@@ -5,17 +5,23 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-use iac_codec::{Codec, CodecError, CodecSpec, Registry};
-use iac_format::REQUIRED_EXTENSIONS_MEMBER;
+use iac_codec::{
+    Codec, CodecError, CodecKind, CodecSpec, Image, ImageView, Registry, SampleMapping,
+};
+use iac_format::{EXTENSIONS_MEMBER, REQUIRED_EXTENSIONS_MEMBER};
 use serde_json::{Map, Value};
 
 use crate::builders::{build_pack, build_pack_streaming};
 use crate::draft::WriteSummary;
 use crate::error::{Result, WriteError};
+use crate::image_writer::ImagePackWriter;
 use crate::options::WriteOptions;
 use crate::pack_writer::PackWriter;
 use crate::pipeline::{Bounds, Failure, encode_ordered};
 use crate::table::Table;
+
+/// Header member that says how records were encoded, where the codec's parameters do not.
+const ENCODE_MEMBER: &str = "iac_encode";
 
 /// Builds variable packs: one record for each row of the index table, encoded by a codec.
 ///
@@ -23,9 +29,12 @@ use crate::table::Table;
 /// bytes, whatever the number of threads. A record that cannot be encoded fails the build, with its
 /// row, and nothing is published then.
 ///
+/// Records are bytes ([`build`](Self::build) and its kin) or images
+/// ([`build_images`](Self::build_images) and its kin), as the codec has it.
+///
 /// The header gets `payload_type`, `codec`, `codec_params` where the codec has parameters, and
-/// `required_extensions` where the codec needs some; members of the caller's own go in last and may
-/// replace these.
+/// `required_extensions`, `iac_sample` and `iac_encode` where the codec has something to say there;
+/// members of the caller's own go in last and may replace these, apart from `iac_sample`.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -150,25 +159,18 @@ impl VariablePackBuilder {
         records: &[R],
     ) -> Result<WriteSummary> {
         let path = path.as_ref();
-        let codec = self.encoder(path)?;
-        let header = self.header_of(path, &codec.spec(), codec.required_extensions())?;
+        let codec = self.encoder(path, CodecKind::Bytes)?;
+        let header = self.header_of(path, &codec.spec(), Some(&codec))?;
         if codec.is_identity() {
             return build_pack(path, &header, &self.slides, &self.index, records, &self.options);
         }
-        let count = u64::try_from(records.len()).unwrap_or(u64::MAX);
-        if count != self.index.num_rows() {
-            return Err(WriteError::RowCount {
-                path: path.to_owned(),
-                rows: self.index.num_rows(),
-                payloads: count,
-                more: false,
-            });
-        }
+        self.check_count(path, records.len())?;
         let writer =
             PackWriter::with_index(path, header, &self.slides, &self.index, &self.options)?;
         let records =
             records.iter().map(|record| Ok::<_, std::convert::Infallible>(record.as_ref()));
-        self.encode(writer, &codec, records, false)
+        let encode = |record: &&[u8]| codec.encode_bytes(record);
+        self.encode(writer, records, false, |record| record.len(), encode)
     }
 
     /// Encodes records that come one by one, and writes the pack.
@@ -190,15 +192,99 @@ impl VariablePackBuilder {
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         let path = path.as_ref();
-        let codec = self.encoder(path)?;
-        let header = self.header_of(path, &codec.spec(), codec.required_extensions())?;
+        let codec = self.encoder(path, CodecKind::Bytes)?;
+        let header = self.header_of(path, &codec.spec(), Some(&codec))?;
         if codec.is_identity() {
             let Self { slides, index, options, .. } = self;
             return build_pack_streaming(path, &header, slides, index, records, options);
         }
         let writer =
             PackWriter::with_index(path, header, &self.slides, &self.index, &self.options)?;
-        self.encode(writer, &codec, records.into_iter(), true)
+        let encode = |record: &R| codec.encode_bytes(record.as_ref());
+        self.encode(writer, records.into_iter(), true, |record| record.as_ref().len(), encode)
+    }
+
+    /// Encodes images that are in memory, and writes the pack.
+    ///
+    /// Where the codec maps samples ([`Codec::with_int16_samples`]) or has parameters of encoding
+    /// alone ([`Codec::encode_members`]), the header says so.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use arrow_array::{ArrayRef, RecordBatch, StringArray};
+    /// use iac_codec::{CodecSpec, ImageShape, ImageView, Parameters};
+    /// use iac_writer::{Table, VariablePackBuilder};
+    ///
+    /// let ids: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    /// let index = Table::from(RecordBatch::try_from_iter([("item_id", ids)])?);
+    /// let pixels = [128_u8; 16 * 16 * 3];
+    /// let tile = ImageView::new(ImageShape::new(16, 16, 3)?, &pixels[..])?;
+    /// VariablePackBuilder::new("tiles", index)
+    ///     .codec_spec(CodecSpec::new("jxl", Parameters::new()))
+    ///     .build_images("tiles.iac", &[tile, tile])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build); kind `unsupported` when the codec's records are no images.
+    pub fn build_images(
+        &self,
+        path: impl AsRef<Path>,
+        images: &[ImageView<'_>],
+    ) -> Result<WriteSummary> {
+        let path = path.as_ref();
+        let codec = self.encoder(path, CodecKind::Image)?;
+        let header = self.header_of(path, &codec.spec(), Some(&codec))?;
+        self.check_count(path, images.len())?;
+        let writer =
+            PackWriter::with_index(path, header, &self.slides, &self.index, &self.options)?;
+        let images = images.iter().map(Ok::<_, std::convert::Infallible>);
+        let encode = |image: &&ImageView<'_>| codec.encode_image(image);
+        self.encode(writer, images, false, |image| bytes_of(image), encode)
+    }
+
+    /// Encodes images that come one by one, and writes the pack.
+    ///
+    /// The iterator is used on the calling thread. An error from it ends the build; nothing is
+    /// published then.
+    ///
+    /// # Errors
+    ///
+    /// As [`build_images`](Self::build_images), and [`WriteError::Payload`] with what the iterator
+    /// reported.
+    pub fn build_images_streaming<I, E>(
+        &self,
+        path: impl AsRef<Path>,
+        images: I,
+    ) -> Result<WriteSummary>
+    where
+        I: IntoIterator<Item = Result<Image, E>>,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let path = path.as_ref();
+        let codec = self.encoder(path, CodecKind::Image)?;
+        let header = self.header_of(path, &codec.spec(), Some(&codec))?;
+        let writer =
+            PackWriter::with_index(path, header, &self.slides, &self.index, &self.options)?;
+        let encode = |image: &Image| codec.encode_image(&image.as_view());
+        let size = |image: &Image| bytes_of(&image.as_view());
+        self.encode(writer, images.into_iter(), true, size, encode)
+    }
+
+    /// Begins the pack for a caller that pushes images itself; they are encoded on several threads,
+    /// many at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`build_images`](Self::build_images) before the first image.
+    pub fn begin_images(&self, path: impl AsRef<Path>) -> Result<ImagePackWriter> {
+        let path = path.as_ref();
+        let codec = self.encoder(path, CodecKind::Image)?;
+        let header = self.header_of(path, &codec.spec(), Some(&codec))?;
+        let writer =
+            PackWriter::with_index(path, header, &self.slides, &self.index, &self.options)?;
+        Ok(ImagePackWriter::new(writer, codec, self.threads(), self.memory))
     }
 
     /// Writes the pack from records that are encoded already. The codec need not be compiled in;
@@ -248,26 +334,39 @@ impl VariablePackBuilder {
         PackWriter::with_index(path, header, &self.slides, &self.index, &self.options)
     }
 
-    fn encode<R: AsRef<[u8]> + Send, E: Into<Box<dyn Error + Send + Sync>>>(
+    fn check_count(&self, path: &Path, records: usize) -> Result<()> {
+        let count = u64::try_from(records).unwrap_or(u64::MAX);
+        if count != self.index.num_rows() {
+            return Err(WriteError::RowCount {
+                path: path.to_owned(),
+                rows: self.index.num_rows(),
+                payloads: count,
+                more: false,
+            });
+        }
+        Ok(())
+    }
+
+    fn threads(&self) -> NonZeroUsize {
+        let all = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        self.workers.unwrap_or_else(all)
+    }
+
+    fn encode<R: Send, E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         mut writer: PackWriter,
-        codec: &Codec,
         records: impl Iterator<Item = Result<R, E>>,
         counts_records: bool,
+        size: impl Fn(&R) -> usize,
+        encode: impl Fn(&R) -> Result<Vec<u8>, CodecError> + Sync,
     ) -> Result<WriteSummary> {
-        let workers = match self.workers {
-            Some(workers) => workers.get(),
-            None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-        };
+        let workers = self.threads().get();
         // More threads than records would only wait.
         let rows = usize::try_from(self.index.num_rows()).unwrap_or(usize::MAX);
         let bounds = Bounds { workers: workers.min(rows), memory: self.memory, counts_records };
-        let encoded = encode_ordered(
-            records,
-            bounds,
-            |record| codec.encode_bytes(record),
-            |payload| writer.push(payload).map(|_| ()),
-        );
+        let encoded = encode_ordered(records, bounds, size, encode, |payload| {
+            writer.push(payload).map(|_| ())
+        });
         let path = || writer.path().to_owned();
         match encoded {
             Ok(()) => writer.finish(),
@@ -281,8 +380,8 @@ impl VariablePackBuilder {
         }
     }
 
-    /// The codec, able to encode bytes.
-    fn encoder(&self, path: &Path) -> Result<Codec> {
+    /// The codec, able to encode records of that kind.
+    fn encoder(&self, path: &Path, kind: CodecKind) -> Result<Codec> {
         let codec = match &self.codec {
             CodecSource::Ready(codec) => codec.check_encode().map(|()| codec.clone()),
             CodecSource::Spec(spec) => self.codecs().create_encoder(spec),
@@ -293,10 +392,14 @@ impl VariablePackBuilder {
             source: Box::new(source),
         };
         let codec = codec.map_err(fail)?;
-        if codec.as_byte_codec().is_none() {
+        if codec.kind() != kind {
+            let reason = match kind {
+                CodecKind::Image => "its records are bytes, not images",
+                _ => "its records are images, not bytes",
+            };
             return Err(fail(CodecError::Unsupported {
                 name: codec.name().to_owned(),
-                reason: "its records are not bytes".to_owned(),
+                reason: reason.to_owned(),
             }));
         }
         Ok(codec)
@@ -308,14 +411,11 @@ impl VariablePackBuilder {
 
     fn payload_header(&self, path: &Path) -> Result<Map<String, Value>> {
         match &self.codec {
-            CodecSource::Ready(codec) => {
-                self.header_of(path, &codec.spec(), codec.required_extensions())
-            }
+            CodecSource::Ready(codec) => self.header_of(path, &codec.spec(), Some(codec)),
             CodecSource::Spec(spec) => {
                 // What an absent codec would require, only the caller knows.
                 let codec = self.codecs().create(spec).ok();
-                let required = codec.as_ref().map_or(&[] as &[&str], Codec::required_extensions);
-                self.header_of(path, spec, required)
+                self.header_of(path, spec, codec.as_ref())
             }
         }
     }
@@ -323,33 +423,57 @@ impl VariablePackBuilder {
     fn header_of(
         &self,
         path: &Path,
-        codec: &CodecSpec,
-        required: &[&str],
+        spec: &CodecSpec,
+        codec: Option<&Codec>,
     ) -> Result<Map<String, Value>> {
         let mut members = Map::new();
         members.insert("payload_type".to_owned(), Value::from(self.payload_type.as_str()));
-        codec.write_to_header(&mut members);
-        members.extend(self.header.clone());
-        if required.is_empty() {
-            return Ok(members);
+        spec.write_to_header(&mut members);
+        let encode = codec.map(Codec::encode_members).unwrap_or_default();
+        if !encode.is_empty() {
+            members.insert(ENCODE_MEMBER.to_owned(), Value::Object(encode));
         }
-        let listed =
-            members.entry(REQUIRED_EXTENSIONS_MEMBER).or_insert_with(|| Value::Array(Vec::new()));
-        let Value::Array(listed) = listed else {
+        members.extend(self.header.clone());
+        let Some(codec) = codec else { return Ok(members) };
+        let field = REQUIRED_EXTENSIONS_MEMBER;
+        self.list(path, &mut members, field, codec.required_extensions())?;
+        if let Some(mapping) = codec.sample_mapping() {
+            // Without it, samples would be read as other numbers: it is no matter of taste.
+            members.insert(SampleMapping::MEMBER.to_owned(), mapping.to_header_value());
+            self.list(path, &mut members, EXTENSIONS_MEMBER, &[SampleMapping::EXTENSION])?;
+        }
+        Ok(members)
+    }
+
+    /// Adds names to a list of extensions.
+    fn list(
+        &self,
+        path: &Path,
+        members: &mut Map<String, Value>,
+        field: &str,
+        names: &[&str],
+    ) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let Value::Array(listed) = members.entry(field).or_insert_with(|| Value::Array(Vec::new()))
+        else {
             return Err(WriteError::HeaderField {
                 path: path.to_owned(),
-                field: REQUIRED_EXTENSIONS_MEMBER.to_owned(),
-                reason: format!(
-                    "must be an array, as codec `{}` has entries of its own for it",
-                    codec.name()
-                ),
+                field: field.to_owned(),
+                reason: "must be an array, as the codec has entries of its own for it".to_owned(),
             });
         };
-        for name in required {
+        for name in names {
             if !listed.iter().any(|listed| listed.as_str() == Some(name)) {
                 listed.push(Value::from(*name));
             }
         }
-        Ok(members)
+        Ok(())
     }
+}
+
+/// Bytes of an image's samples.
+pub(crate) fn bytes_of(image: &ImageView<'_>) -> usize {
+    image.shape().samples().saturating_mul(image.sample_type().bytes())
 }
