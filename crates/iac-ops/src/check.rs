@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use iac_codec::Limits;
 use iac_format::ErrorKind;
@@ -14,6 +15,7 @@ use crate::decode::{Decoder, stored_bytes};
 use crate::error::{OpsError, Result};
 use crate::ordered::{Bounds, for_each_ordered};
 use crate::progress::{NoProgress, Progress, Task, check_cancelled};
+use crate::schema::{SchemaCheck, SchemaFault};
 use crate::walk::walk;
 
 /// Bytes of records that are decoded at once, unless one record has more.
@@ -35,6 +37,8 @@ pub struct CheckOptions {
     pub workers: Option<NonZeroUsize>,
     /// Bounds on what one record may decode to.
     pub limits: Limits,
+    /// The rules of payload types; default none.
+    pub schemas: Vec<Arc<dyn SchemaCheck>>,
 }
 
 impl Default for CheckOptions {
@@ -46,6 +50,7 @@ impl Default for CheckOptions {
             strict: false,
             workers: None,
             limits: Limits::default(),
+            schemas: Vec::new(),
         }
     }
 }
@@ -56,7 +61,8 @@ impl Default for CheckOptions {
 pub struct CheckFault {
     /// The pack.
     pub path: String,
-    /// What was checked: `open`, `layout`, `table`, `span`, `checksum`, `read`, `decode`, `note`.
+    /// What was checked: `open`, `layout`, `table`, `span`, `checksum`, `read`, `decode`,
+    /// `schema`, `note`.
     pub check: &'static str,
     /// Row of the index table, where one row is at fault.
     pub row: Option<u64>,
@@ -236,7 +242,11 @@ fn check_pack(path: &Path, options: &CheckOptions, progress: &dyn Progress) -> R
         message: fault.message,
         kind: fault.kind,
     }));
-    decode_some(&pack, options, progress, &mut found)?;
+    let schema = schema_of(&pack, options);
+    decode_some(&pack, options, schema, progress, &mut found)?;
+    if let Some(schema) = schema {
+        check_schema(&pack, schema, options, &mut found);
+    }
     if options.strict {
         for note in std::mem::take(&mut found.notes) {
             found.push(
@@ -255,10 +265,40 @@ fn check_pack(path: &Path, options: &CheckOptions, progress: &dyn Progress) -> R
     Ok(found)
 }
 
+/// The rules of a pack's payload type, where somebody gave them.
+fn schema_of<'a>(pack: &PackReader, options: &'a CheckOptions) -> Option<&'a dyn SchemaCheck> {
+    let payload_type = pack.header().payload_type()?;
+    let schema = options.schemas.iter().find(|schema| schema.handles(payload_type))?;
+    Some(schema.as_ref())
+}
+
+fn check_schema(
+    pack: &PackReader,
+    schema: &dyn SchemaCheck,
+    options: &CheckOptions,
+    found: &mut PackCheck,
+) {
+    match schema.check(pack, options.max_faults) {
+        Ok(report) => {
+            let listed = u64::try_from(report.faults.len()).unwrap_or(u64::MAX);
+            for fault in report.faults {
+                found.push_schema(options.max_faults, fault);
+            }
+            let rest = report.total.saturating_sub(listed);
+            found.total_faults = found.total_faults.saturating_add(rest);
+            found.notes.extend(report.warnings);
+        }
+        // Tables that cannot be decoded are faults already.
+        Err(_) if !found.faults.is_empty() => {}
+        Err(error) => found.add(options.max_faults, "schema", &error, None),
+    }
+}
+
 /// Decodes records that are spread over the pack, those aside that are known to be damaged.
 fn decode_some(
     pack: &PackReader,
     options: &CheckOptions,
+    schema: Option<&dyn SchemaCheck>,
     progress: &dyn Progress,
     found: &mut PackCheck,
 ) -> Result<()> {
@@ -286,17 +326,30 @@ fn decode_some(
         }
     };
     let bad: HashSet<u64> = found.faults.iter().filter_map(|fault| fault.row).collect();
-    let sample =
-        (0..wanted).map(|position| spread(position, wanted, rows)).filter(|row| !bad.contains(row));
+    let has_record = |row: &u64| schema.is_none_or(|schema| schema.has_record(pack, *row));
+    let sample = (0..wanted)
+        .map(|position| spread(position, wanted, rows))
+        .filter(|row| !bad.contains(row) && has_record(row));
     let bounds = Bounds { workers: options.workers, cost: DECODE_BYTES };
     for_each_ordered(
         sample,
         bounds,
         progress,
-        |row| decoder.cost(stored_bytes(pack, *row)),
-        |row| Ok((row, decoder.decode(row))),
+        |row| decoder.cost(*row, stored_bytes(pack, *row)),
+        |row| {
+            let decoded = decoder.decode(row);
+            let fault = match (&decoded, schema) {
+                (Ok(record), Some(schema)) => schema.check_record(pack, record),
+                _ => None,
+            };
+            Ok((row, decoded.map(|_| fault)))
+        },
         |(row, decoded)| {
             found.rows_decoded = found.rows_decoded.saturating_add(1);
+            if let Ok(Some(fault)) = decoded {
+                found.push_schema(options.max_faults, fault);
+                return Ok(());
+            }
             if let Err(error) = decoded {
                 let check = match error.kind() {
                     // Counted already, whether or not it is listed: spans were checked for all
@@ -332,6 +385,18 @@ impl PackCheck {
             field: error.field().map(str::to_owned),
             message: error.reason(),
             kind: error.kind(),
+        };
+        self.push(most, fault);
+    }
+
+    fn push_schema(&mut self, most: usize, fault: SchemaFault) {
+        let fault = CheckFault {
+            path: self.path.display().to_string(),
+            check: "schema",
+            row: fault.row,
+            field: fault.field,
+            message: fault.message,
+            kind: fault.kind,
         };
         self.push(most, fault);
     }

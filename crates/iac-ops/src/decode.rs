@@ -3,7 +3,10 @@
 use std::num::NonZeroUsize;
 
 use bytes::Bytes;
-use iac_codec::{Codec, CodecError, CodecKind, Limits};
+use iac_codec::{
+    Codec, CodecError, CodecKind, ColorHandling, DamageHandling, DepthHandling, Image, Limits,
+    Samples, Scale,
+};
 use iac_format::{FixedShape, FormatError, TableKind};
 use iac_reader::{FixedRecordPack, PackKind, PackReader, RecordOptions, VariableRecordPack};
 use serde::Serialize;
@@ -19,6 +22,16 @@ use crate::rows::RowSelection;
 pub struct DecodeOptions {
     /// Bounds on what one record may decode to.
     pub limits: Limits,
+    /// The size of decoded images; default the full one.
+    pub scale: Scale,
+    /// Colours of decoded images; default as their streams declare them.
+    pub color: ColorHandling,
+    /// What samples of odd depths decode to; default as the reference packages do.
+    pub depth: DepthHandling,
+    /// What happens at damage that a codec can pass over; default an error.
+    pub damage: DamageHandling,
+    /// The frame of animations; default (`None`) refuses animations.
+    pub frame: Option<u32>,
     /// Most threads; default (`None`) all cores.
     pub workers: Option<NonZeroUsize>,
     /// Bytes of records that are in memory at once, unless one record has more; default 64 MiB.
@@ -27,7 +40,30 @@ pub struct DecodeOptions {
 
 impl Default for DecodeOptions {
     fn default() -> Self {
-        Self { limits: Limits::default(), workers: None, memory: 64 << 20 }
+        Self {
+            limits: Limits::default(),
+            scale: Scale::default(),
+            color: ColorHandling::default(),
+            depth: DepthHandling::default(),
+            damage: DamageHandling::default(),
+            frame: None,
+            workers: None,
+            memory: 64 << 20,
+        }
+    }
+}
+
+impl DecodeOptions {
+    /// What the codec is told.
+    #[must_use]
+    pub fn for_codec(&self) -> iac_codec::DecodeOptions {
+        let mut options = iac_codec::DecodeOptions::from(self.limits)
+            .with_scale(self.scale)
+            .with_color(self.color)
+            .with_depth(self.depth)
+            .with_damage(self.damage);
+        options.frame = self.frame;
+        options
     }
 }
 
@@ -98,7 +134,7 @@ impl Decoded {
 pub struct Decoder {
     pack: PackReader,
     how: How,
-    limits: Limits,
+    options: iac_codec::DecodeOptions,
 }
 
 #[derive(Debug, Clone)]
@@ -108,6 +144,15 @@ enum How {
 }
 
 impl Decoder {
+    /// Makes the codec that the pack's header names; images are decoded at full size.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_options`](Self::with_options).
+    pub fn new(pack: &PackReader, limits: Limits) -> Result<Self> {
+        Self::with_options(pack, limits.into())
+    }
+
     /// Makes the codec that the pack's header names.
     ///
     /// # Errors
@@ -115,18 +160,18 @@ impl Decoder {
     /// [`OpsError::Read`] when this build has no such codec or the header describes it wrongly,
     /// when the pack needs an extension that is not known, and when it addresses no records or is
     /// damaged.
-    pub fn new(pack: &PackReader, limits: Limits) -> Result<Self> {
+    pub fn with_options(pack: &PackReader, options: iac_codec::DecodeOptions) -> Result<Self> {
         let how = match pack.kind()? {
             PackKind::Variable => {
-                let options = RecordOptions::default().limits(limits);
-                let records = VariableRecordPack::from_reader_with(pack.clone(), options);
+                let records = RecordOptions::default().images(options);
+                let records = VariableRecordPack::from_reader_with(pack.clone(), records);
                 let codec = records.codec()?.clone();
                 How::Codec(records, codec)
             }
             PackKind::Fixed => How::Fixed(FixedRecordPack::from_reader(pack.clone())?.shape()),
             PackKind::Segment => return Err(no_records(pack)),
         };
-        Ok(Self { pack: pack.clone(), how, limits })
+        Ok(Self { pack: pack.clone(), how, options })
     }
 
     /// Reads and decodes one record.
@@ -138,6 +183,9 @@ impl Decoder {
         match &self.how {
             How::Codec(records, codec) if codec.kind() == CodecKind::Bytes => {
                 Ok(of_bytes(row, records.read(row)?))
+            }
+            How::Codec(records, codec) if codec.kind() == CodecKind::Image => {
+                Ok(of_image(row, records.read_image(row)?))
             }
             _ => self.decode_stored(row, self.pack.read(row)?),
         }
@@ -164,18 +212,32 @@ impl Decoder {
         let decoded = match codec.kind() {
             // Nothing grows, so there is nothing to limit: the bytes are in memory already.
             CodecKind::Bytes if codec.is_identity() => Ok(stored),
-            CodecKind::Bytes => codec.decode_bytes(&stored, &self.limits).map(Bytes::from),
+            CodecKind::Bytes => codec.decode_bytes(&stored, &self.options.limits).map(Bytes::from),
+            CodecKind::Image => {
+                return match codec.decode_image(&stored, &self.options) {
+                    Ok(image) => Ok(of_image(row, image)),
+                    Err(source) => Err(self.codec_error(row, source)),
+                };
+            }
             _ => Err(CodecError::Unsupported {
                 name: codec.name().to_owned(),
                 reason: "records of its kind cannot be decoded here".to_owned(),
             }),
         };
-        let bytes = decoded.map_err(|source| OpsError::Codec {
-            path: self.pack.path().to_owned(),
-            row: Some(row),
-            source,
-        })?;
+        let bytes = decoded.map_err(|source| self.codec_error(row, source))?;
         Ok(of_bytes(row, bytes))
+    }
+
+    fn codec_error(&self, row: u64, source: CodecError) -> OpsError {
+        OpsError::codec(self.pack.path(), Some(row), source)
+    }
+
+    /// The pack's records, where they are images.
+    pub(crate) fn images(&self) -> Option<&VariableRecordPack> {
+        match &self.how {
+            How::Codec(records, codec) if codec.kind() == CodecKind::Image => Some(records),
+            _ => None,
+        }
     }
 
     /// The codec of a variable pack.
@@ -186,8 +248,16 @@ impl Decoder {
         }
     }
 
-    /// What a stored record of so many bytes takes of a memory budget while it is decoded.
-    pub(crate) fn cost(&self, stored: u64) -> u64 {
+    /// What a record with so many stored bytes takes of a memory budget while it is decoded.
+    pub(crate) fn cost(&self, row: u64, stored: u64) -> u64 {
+        if let Some(images) = self.images() {
+            // Whatever the claim is worth: one that is too high costs time, not memory.
+            let claimed = images.image_info(row).map_or(0, |info| {
+                let samples = u64::try_from(info.shape.samples()).unwrap_or(u64::MAX);
+                samples.saturating_mul(u64::try_from(info.sample_type.bytes()).unwrap_or(4))
+            });
+            return claimed.saturating_add(stored);
+        }
         match &self.how {
             How::Codec(_, codec) if !codec.is_identity() => stored.saturating_mul(4),
             _ => stored,
@@ -211,14 +281,14 @@ pub fn decode(
     on_record: &mut dyn FnMut(Decoded) -> Result<()>,
 ) -> Result<()> {
     let rows = selected_rows(pack, rows)?;
-    let decoder = Decoder::new(pack, options.limits)?;
+    let decoder = Decoder::with_options(pack, options.for_codec())?;
     let task = Task::begin(progress, "decoding", Some(rows.len()));
     let bounds = Bounds { workers: options.workers, cost: options.memory };
     for_each_ordered(
         rows.iter(),
         bounds,
         progress,
-        |row| decoder.cost(stored_bytes(pack, *row)),
+        |row| decoder.cost(*row, stored_bytes(pack, *row)),
         |row| decoder.decode(row),
         |record| {
             on_record(record)?;
@@ -250,6 +320,16 @@ pub(crate) fn stored_bytes(pack: &PackReader, row: u64) -> u64 {
 
 pub(crate) fn no_records(pack: &PackReader) -> OpsError {
     OpsError::format(pack.path(), FormatError::NoRecordIndex)
+}
+
+/// An image as its elements.
+pub(crate) fn of_image(row: u64, image: Image) -> Decoded {
+    let (shape, dtype) = (image.shape().dimensions(), image.sample_type().name());
+    let bytes = match image.into_samples() {
+        Samples::U8(samples) => Bytes::from(samples),
+        other => Bytes::from(other.as_ref().to_le_bytes().into_owned()),
+    };
+    Decoded { row, kind: DecodedKind::Image, shape, dtype, bytes }
 }
 
 fn of_bytes(row: u64, bytes: Bytes) -> Decoded {

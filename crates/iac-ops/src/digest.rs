@@ -112,7 +112,8 @@ pub fn digest(
     pack.record_index()?;
     // Sums of damaged records are wanted too, so nothing is refused for its checksum here.
     let unchecked = pack.with_crc(false);
-    let decoder = Decoder::new(&unchecked, options.limits).map_err(|error| DigestError::of(&error));
+    let decoder = Decoder::with_options(&unchecked, options.for_codec())
+        .map_err(|error| DigestError::of(&error));
     let task = Task::begin(progress, "digesting", Some(rows.len()));
     let bounds = Bounds { workers: options.workers, cost: options.memory };
     let mut summary = DigestSummary::default();
@@ -122,7 +123,7 @@ pub fn digest(
         progress,
         |row| {
             let stored = stored_bytes(pack, *row);
-            decoder.as_ref().map_or(stored, |decoder| decoder.cost(stored))
+            decoder.as_ref().map_or(stored, |decoder| decoder.cost(*row, stored))
         },
         |row| Ok(digest_row(&unchecked, &decoder, row)),
         |row| {

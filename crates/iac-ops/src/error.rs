@@ -8,6 +8,7 @@ use iac_format::{ErrorKind, FormatError, TableKind};
 use iac_reader::ReadError;
 use iac_writer::WriteError;
 
+use crate::pictures::PictureError;
 use crate::predicate::PredicateError;
 
 /// Columns that a message lists before it only counts the rest.
@@ -35,7 +36,18 @@ pub enum OpsError {
         row: Option<u64>,
         /// What the codec says.
         #[source]
-        source: CodecError,
+        source: Box<CodecError>,
+    },
+    /// A file is no image that can be used, or a record cannot be written as such a file.
+    #[error("{}{}: {source}", of_row(*.row), path.display())]
+    Picture {
+        /// The file, or the pack.
+        path: PathBuf,
+        /// Row of the index table, where a record is at fault.
+        row: Option<u64>,
+        /// What is wrong.
+        #[source]
+        source: Box<PictureError>,
     },
     /// The operating system failed.
     #[error("{}: {action}: {source}", path.display())]
@@ -194,6 +206,7 @@ impl OpsError {
             Self::Write(error) => error.kind(),
             Self::Predicate(error) => error.kind(),
             Self::Codec { source, .. } => codec_error_kind(source),
+            Self::Picture { source, .. } => source.kind(),
             Self::Io { .. } | Self::Changed { .. } | Self::Output { .. } | Self::Cancelled => {
                 ErrorKind::Io
             }
@@ -236,6 +249,7 @@ impl OpsError {
             | Self::Expansion { path, .. }
             | Self::BeyondSalvage { path, .. } => Some(Path::new(path)),
             Self::Io { path, .. }
+            | Self::Picture { path, .. }
             | Self::Source { path, .. }
             | Self::Changed { path, .. }
             | Self::Exists { path }
@@ -251,7 +265,9 @@ impl OpsError {
         match self {
             Self::Read(error) => error.row(),
             Self::Write(error) => error.row(),
-            Self::Codec { row, .. } | Self::ValueTooLarge { row, .. } => *row,
+            Self::Codec { row, .. }
+            | Self::Picture { row, .. }
+            | Self::ValueTooLarge { row, .. } => *row,
             Self::RowOutOfRange { row, .. } => Some(*row),
             _ => None,
         }
@@ -278,6 +294,7 @@ impl OpsError {
         match self {
             Self::Read(error) => error.reason(),
             Self::Codec { source, .. } => source.to_string(),
+            Self::Picture { source, .. } => source.to_string(),
             other => {
                 let message = other.to_string();
                 let path = other.path().map(|path| format!("{}: ", path.display()));
@@ -292,6 +309,10 @@ impl OpsError {
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { path, action, source }
+    }
+
+    pub(crate) fn codec(path: impl Into<String>, row: Option<u64>, source: CodecError) -> Self {
+        Self::Codec { path: path.into(), row, source: Box::new(source) }
     }
 
     pub(crate) fn output(source: io::Error) -> Self {

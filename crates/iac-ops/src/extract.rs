@@ -26,10 +26,26 @@ use crate::raw::{MODIFIED_COLUMN, PATH_COLUMN, RAW_FILES};
 use crate::rows::RowSelection;
 use crate::view::{ShortText, TableQuery, TableView};
 
+/// What kind of files records become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum ExtractFormat {
+    /// Records of bytes as they were packed, images as the stream that is stored, with the usual
+    /// extension of its codec.
+    #[default]
+    Native,
+    /// Images as PNG files.
+    Png,
+    /// Decoded records as NumPy files.
+    Npy,
+}
+
 /// How records are extracted.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ExtractOptions {
+    /// What kind of files records become; default as they are.
+    pub format: ExtractFormat,
     /// Column of the index table that names the files; default (`None`) the first text column of
     /// [`ID_COLUMNS`] that the pack has, else the row number.
     pub name_column: Option<String>,
@@ -57,6 +73,7 @@ impl ExtractOptions {
 impl Default for ExtractOptions {
     fn default() -> Self {
         Self {
+            format: ExtractFormat::Native,
             name_column: None,
             overwrite: false,
             limits: Limits::default(),
@@ -106,7 +123,8 @@ pub struct ExtractSummary {
 
 /// Writes records into a folder, which is made if need be, one file each; `rows` absent: all.
 ///
-/// Records are decoded. Files are named after a column of the index table, with characters replaced
+/// Records of bytes are decoded; images are written as [`ExtractFormat`] says, and their files have
+/// its extension. Files are named after a column of the index table, with characters replaced
 /// that are not safe in file names; names that occur again get a number. In packs of files the
 /// column `path` gives folders too, and files get back the time of their last change. Whatever the
 /// names are, nothing is written outside of the folder, and no link below it is followed; nobody
@@ -121,6 +139,7 @@ pub struct ExtractSummary {
 /// [`OpsError::Expansion`] when records overlap so much that far more would be written than the
 /// pack holds; [`OpsError::Destination`] for a link or a file in the place of a folder, and the other way
 /// round; [`OpsError::Column`] for an unknown name column; [`OpsError::RowOutOfRange`];
+/// [`OpsError::Picture`] for a record that is no image, or none that PNG files can hold;
 /// [`OpsError::Read`] and [`OpsError::Codec`] for a record that cannot be read or decoded, and
 /// [`OpsError::Io`]: files of the rows before it stay.
 pub fn extract(
@@ -136,7 +155,21 @@ pub fn extract(
     if !options.allow_expansion {
         check_expansion(pack, rows.iter(), progress)?;
     }
-    let files = plan(pack, &rows, options, progress)?;
+    let is_image = decoder.images().is_some();
+    let extension = match options.format {
+        ExtractFormat::Png => Some("png"),
+        ExtractFormat::Npy => Some("npy"),
+        ExtractFormat::Native => {
+            decoder.codec().filter(|_| is_image).and_then(|codec| match codec.name() {
+                "jxl" => Some("jxl"),
+                "jpeg" => Some("jpg"),
+                "jpeg2000" => Some("j2k"),
+                "jpegls" => Some("jls"),
+                _ => None,
+            })
+        }
+    };
+    let files = plan(pack, &rows, options, extension, progress)?;
     let folder = Folder { dir, overwrite: options.overwrite };
     folder.prepare(&files, progress)?;
     let task = Task::begin(progress, "extracting", Some(rows.len()));
@@ -146,13 +179,26 @@ pub fn extract(
         files.into_iter(),
         bounds,
         progress,
-        |file| decoder.cost(stored_bytes(pack, file.row)),
+        |file| decoder.cost(file.row, stored_bytes(pack, file.row)),
         |file| {
-            let record = decoder.decode(file.row)?;
-            let temporary = folder.write(&file, &record.bytes)?;
+            let content = match options.format {
+                ExtractFormat::Native if is_image => pack.read(file.row)?,
+                ExtractFormat::Native => decoder.decode(file.row)?.bytes,
+                ExtractFormat::Npy => decoder.decode(file.row)?.to_npy().into(),
+                ExtractFormat::Png => {
+                    let png = decoder.decode(file.row)?.to_png();
+                    png.map_err(|source| OpsError::Picture {
+                        path: PathBuf::from(pack.path()),
+                        row: Some(file.row),
+                        source: Box::new(source),
+                    })?
+                    .into()
+                }
+            };
+            let temporary = folder.write(&file, &content)?;
             let extracted = Extracted {
                 row: file.row,
-                bytes: byte_count(&record.bytes),
+                bytes: byte_count(&content),
                 file: file.file,
                 original_name: file.original_name,
             };
@@ -188,6 +234,7 @@ fn plan(
     pack: &PackReader,
     rows: &RowSelection,
     options: &ExtractOptions,
+    extension: Option<&str>,
     progress: &dyn Progress,
 ) -> Result<Vec<Planned>> {
     let table = pack.index_table()?;
@@ -215,9 +262,10 @@ fn plan(
             Some(ShortText::Whole(name)) => Some(name).filter(|name| !name.is_empty()),
             _ => None,
         };
+        let name = name.map(|name| with_extension(&name, extension));
         let parts = match &name {
             Some(name) => safe_parts(name, has_folders, rules),
-            None => vec![format!("{row:0width$}")],
+            None => vec![with_extension(&format!("{row:0width$}"), extension)],
         };
         let file = names.claim(&parts);
         let mut original_name = name.filter(|name| *name != file).map(|name| names::shown(&name));
@@ -229,6 +277,23 @@ fn plan(
         Ok(())
     })?;
     Ok(files)
+}
+
+/// A name with the extension of what is written in place of that of what was packed.
+fn with_extension(name: &str, extension: Option<&str>) -> String {
+    let Some(extension) = extension else { return name.to_owned() };
+    let stem = match name.rsplit_once('.') {
+        Some((stem, old)) if !stem.is_empty() && !stem.ends_with('/') && is_image_name(old) => stem,
+        _ => name,
+    };
+    format!("{stem}.{extension}")
+}
+
+/// Whether files with this extension are images.
+fn is_image_name(extension: &str) -> bool {
+    let known =
+        ["png", "tif", "tiff", "jpg", "jpeg", "npy", "jxl", "jp2", "j2k", "j2c", "jls", "bmp"];
+    known.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
 /// The first text column that names records.

@@ -7,14 +7,22 @@
 //! | [`raw`] | packs files as they are |
 //! | [`extract`] | writes records as files into a folder |
 //! | [`check`] | verifies packs, one or many, and lists every fault |
+//! | [`schema`] | what higher crates know of the rules of payload types |
 //! | [`salvage`] | copies what is sound out of a damaged pack |
 //! | [`digest`] | SHA-256 of stored and decoded records, which compares packs by content |
 //! | [`decode`] | records as their codec's output |
 //! | [`recode`] | writes the records of a pack with another codec |
+//! | [`montage`] | a contact sheet of images |
+//! | [`pictures`] | image files of other programs: PNG, TIFF, JPEG, `.npy` |
+//! | [`bench`](mod@bench) | how fast a pack is read on this machine |
+//! | [`subset`] | some rows of a pack as a pack of their own |
+//! | [`merge`] | several packs as one |
 //! | [`info`] | what a pack is, at a glance |
+//! | [`stats`] | sizes, and rows by split, slide and patient |
 //! | [`view`] | rows of a table as JSON, CSV or Arrow |
 //! | [`predicate`] | conditions that select rows |
 //! | [`rows`] | row numbers as people write them |
+//! | [`ordered`] | work on several threads whose results come in order |
 //!
 //! Long work tells about itself through [`Progress`], which can also stop it. Results never depend
 //! on the number of threads.
@@ -40,6 +48,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod bench;
+mod carry;
 pub mod cell;
 pub mod check;
 pub mod decode;
@@ -49,16 +59,24 @@ mod expansion;
 pub mod extract;
 mod gather;
 pub mod info;
+pub mod merge;
+pub mod montage;
 mod names;
-mod ordered;
+pub mod ordered;
+pub mod pictures;
 pub mod predicate;
 mod progress;
 pub mod raw;
 pub mod recode;
 pub mod rows;
 pub mod salvage;
+pub mod schema;
 mod sha;
+pub mod stats;
+pub mod subset;
+mod transcode;
 pub mod type_name;
+mod values;
 pub mod view;
 mod walk;
 

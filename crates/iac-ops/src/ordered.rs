@@ -13,11 +13,11 @@ const AHEAD_PER_WORKER: usize = 16;
 
 /// How much may be done at once.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// Most threads; absent: all cores.
-    pub(crate) workers: Option<NonZeroUsize>,
+    pub workers: Option<NonZeroUsize>,
     /// Most cost of items in flight, unless a single one costs more.
-    pub(crate) cost: u64,
+    pub cost: u64,
 }
 
 impl Bounds {
@@ -31,7 +31,11 @@ impl Bounds {
 /// of the items. `cost` says what an item and its result take of the budget.
 ///
 /// The first error, in the order of the items, ends the work.
-pub(crate) fn for_each_ordered<T, R, I, W>(
+///
+/// # Errors
+///
+/// Whatever `work` and `emit` return, and [`OpsError::Cancelled`](crate::OpsError::Cancelled).
+pub fn for_each_ordered<T, R, I, W>(
     items: I,
     bounds: Bounds,
     progress: &dyn Progress,

@@ -1,4 +1,4 @@
-//! Packs files as they are: `payload_type` `raw_files`.
+//! Packs files as they are, or the images in them: `payload_type` `raw_files`.
 
 mod find;
 mod source;
@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
-use iac_codec::{Codec, CodecSpec, Registry};
+use iac_codec::{Codec, CodecKind, CodecSpec, Image, Limits, Registry, SampleType};
 use iac_format::FormatError;
 use iac_writer::{PackWriter, Table, VariablePackBuilder, WriteError, WriteOptions, WriteSummary};
 use serde_json::{Map, Value};
 
 use crate::error::{OpsError, Result};
 use crate::ordered::{Bounds, for_each_ordered};
+use crate::pictures::read_picture;
 use crate::progress::{Progress, Task};
 use source::SourceFile;
 
@@ -39,8 +40,11 @@ const BATCH_ROWS: usize = 1 << 18;
 pub struct RawPackOptions {
     /// Also files in folders below the named ones; default `false`.
     pub recursive: bool,
-    /// How records are coded; default `none`.
+    /// How records are coded; default `none`. With a codec for images, the files must be images
+    /// that [`read_picture`] understands, and the records are their pixels.
     pub codec: CodecSpec,
+    /// Bounds on what one image may have.
+    pub limits: Limits,
     /// Header members beside `payload_type` and `codec`; default none.
     pub header: Map<String, Value>,
     /// How the pack is written.
@@ -57,6 +61,7 @@ impl Default for RawPackOptions {
         Self {
             recursive: false,
             codec: CodecSpec::none(),
+            limits: Limits::default(),
             header: Map::new(),
             write: WriteOptions::new(),
             workers: None,
@@ -98,13 +103,17 @@ pub struct Skipped {
 /// [`recursive`](RawPackOptions::recursive). Symbolic links are not followed, and the pack itself
 /// is never packed. The same files give the same bytes, whatever the number of threads.
 ///
+/// A codec for images encodes what is in PNG, TIFF, JPEG and `.npy` files. When the first one holds
+/// signed samples of 16 bits, all have to, and the pack says so.
+///
 /// Progress counts bytes.
 ///
 /// # Errors
 ///
 /// [`OpsError::Source`] when a source is a link or no file, a name is not UTF-8, or two files would
 /// have the same path in the pack; [`OpsError::TooLarge`] for a file of more than 4,294,967,295
-/// bytes; [`OpsError::Changed`] when a file changes while the pack is made; [`OpsError::Codec`];
+/// bytes; [`OpsError::Picture`] for a file that is no image where the codec wants one;
+/// [`OpsError::Changed`] when a file changes while the pack is made; [`OpsError::Codec`];
 /// [`OpsError::Write`], also when the destination exists; [`OpsError::Io`];
 /// [`OpsError::Cancelled`].
 pub fn pack_raw(
@@ -122,10 +131,18 @@ pub fn pack_raw(
     }
     let codec = Registry::global()
         .create_encoder(&options.codec)
-        .map_err(|source| OpsError::Codec { path: out.display().to_string(), row: None, source })?;
+        .map_err(|source| OpsError::codec(out.display().to_string(), None, source))?;
     let found = {
         let _task = Task::begin(progress, "looking for files", None);
         find::find(sources, out, options.recursive, progress)?
+    };
+    let codec = match (codec.kind(), found.files.first()) {
+        (CodecKind::Image, Some(first)) => {
+            let signed = picture(first, options)?.sample_type() == SampleType::I16;
+            let codec = if signed { codec.with_int16_samples() } else { Ok(codec) };
+            codec.map_err(|source| codec_error(first, 0, source))?
+        }
+        _ => codec,
     };
     let mut header = options.header.clone();
     // What these are is known here better than by the caller.
@@ -159,14 +176,16 @@ fn write_files(
     options: &RawPackOptions,
     progress: &dyn Progress,
 ) -> Result<WriteSummary> {
+    let is_image = codec.kind() == CodecKind::Image;
     let task = Task::begin(progress, "packing", Some(total));
     let bounds = Bounds { workers: options.workers, cost: options.memory };
     for_each_ordered(
         (0_u64..).zip(files),
         bounds,
         progress,
-        |(_, file)| file.state.bytes,
-        |(row, file)| Ok((file.state.bytes, encode(codec, row, file)?)),
+        // The pixels of an image take a multiple of its file.
+        |(_, file)| file.state.bytes.saturating_mul(if is_image { 8 } else { 1 }),
+        |(row, file)| Ok((file.state.bytes, encode(codec, row, file, options)?)),
         |(bytes, payload)| {
             writer.push(&payload)?;
             task.advance(bytes);
@@ -176,16 +195,31 @@ fn write_files(
     Ok(writer.finish()?)
 }
 
-fn encode(codec: &Codec, row: u64, file: &SourceFile) -> Result<Vec<u8>> {
+fn encode(codec: &Codec, row: u64, file: &SourceFile, options: &RawPackOptions) -> Result<Vec<u8>> {
+    if codec.kind() == CodecKind::Image {
+        let image = picture(file, options)?;
+        return codec
+            .encode_image(&image.as_view())
+            .map_err(|source| codec_error(file, row, source));
+    }
     let content = file.read()?;
     if codec.is_identity() {
         return Ok(content);
     }
-    codec.encode_bytes(&content).map_err(|source| OpsError::Codec {
-        path: file.path.display().to_string(),
-        row: Some(row),
-        source,
+    codec.encode_bytes(&content).map_err(|source| codec_error(file, row, source))
+}
+
+/// The image in a file.
+fn picture(file: &SourceFile, options: &RawPackOptions) -> Result<Image> {
+    read_picture(&file.read()?, &options.limits).map_err(|source| OpsError::Picture {
+        path: file.path.clone(),
+        row: None,
+        source: Box::new(source),
     })
+}
+
+fn codec_error(file: &SourceFile, row: u64, source: iac_codec::CodecError) -> OpsError {
+    OpsError::codec(file.path.display().to_string(), Some(row), source)
 }
 
 fn index_table(files: &[SourceFile]) -> Result<Table, FormatError> {

@@ -1,0 +1,268 @@
+//! Columns of foreign tables, whatever type they have.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, LargeStringArray, RecordBatch, StringArray, StringViewArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::DataType;
+use iac_format::TableKind;
+use iac_reader::{PackReader, Table};
+
+use crate::error::{AdapterError, Result};
+
+/// A column of texts: of any text type, or a dictionary of one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TextColumn {
+    parts: Vec<(u64, Text)>,
+    rows: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Text {
+    Utf8(StringArray),
+    Large(LargeStringArray),
+    View(StringViewArray),
+    Dictionary { keys: Vec<u32>, nulls: Option<NullBuffer>, words: Box<Text> },
+    Null(usize),
+}
+
+impl Text {
+    fn new(array: &ArrayRef) -> Option<Self> {
+        Some(match array.data_type() {
+            DataType::Utf8 => Self::Utf8(array.as_string::<i32>().clone()),
+            DataType::LargeUtf8 => Self::Large(array.as_string::<i64>().clone()),
+            DataType::Utf8View => Self::View(array.as_string_view().clone()),
+            DataType::Null => Self::Null(array.len()),
+            DataType::Dictionary(_, _) => {
+                let dictionary = array.as_any_dictionary_opt()?;
+                let words = Self::new(dictionary.values()).filter(|words| words.is_plain())?;
+                let keys = if dictionary.values().is_empty() {
+                    vec![0; array.len()]
+                } else {
+                    let keys = dictionary.normalized_keys();
+                    keys.into_iter()
+                        .map(|key| u32::try_from(key).ok())
+                        .collect::<Option<Vec<u32>>>()?
+                };
+                let nulls = dictionary.keys().nulls().cloned();
+                Self::Dictionary { keys, nulls, words: Box::new(words) }
+            }
+            _ => return None,
+        })
+    }
+
+    const fn is_plain(&self) -> bool {
+        !matches!(self, Self::Dictionary { .. })
+    }
+
+    fn get(&self, row: usize) -> Option<&str> {
+        match self {
+            Self::Utf8(array) => {
+                (row < array.len() && array.is_valid(row)).then(|| array.value(row))
+            }
+            Self::Large(array) => {
+                (row < array.len() && array.is_valid(row)).then(|| array.value(row))
+            }
+            Self::View(array) => {
+                (row < array.len() && array.is_valid(row)).then(|| array.value(row))
+            }
+            Self::Dictionary { keys, nulls, words } => {
+                let key = *keys.get(row)?;
+                if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                    return None;
+                }
+                words.get(usize::try_from(key).ok()?)
+            }
+            Self::Null(_) => None,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Utf8(array) => array.len(),
+            Self::Large(array) => array.len(),
+            Self::View(array) => array.len(),
+            Self::Dictionary { keys, .. } => keys.len(),
+            Self::Null(rows) => *rows,
+        }
+    }
+}
+
+impl TextColumn {
+    /// Takes the first column of batches; nothing when it holds no texts.
+    pub(crate) fn of_batches(batches: &[RecordBatch]) -> Option<Self> {
+        let mut column = Self::default();
+        for batch in batches {
+            column.push(batch.columns().first()?)?;
+        }
+        Some(column)
+    }
+
+    pub(crate) fn push(&mut self, array: &ArrayRef) -> Option<()> {
+        let text = Text::new(array)?;
+        let rows = u64::try_from(text.len()).ok()?;
+        if rows > 0 {
+            self.parts.push((self.rows, text));
+            self.rows = self.rows.checked_add(rows)?;
+        }
+        Some(())
+    }
+
+    pub(crate) const fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The text of a row; nothing for a null and behind the last row.
+    pub(crate) fn get(&self, row: u64) -> Option<&str> {
+        let (start, text) = match self.parts.as_slice() {
+            [only] => only,
+            parts => {
+                let behind = parts.partition_point(|(start, _)| *start <= row);
+                parts.get(behind.checked_sub(1)?)?
+            }
+        };
+        text.get(usize::try_from(row.checked_sub(*start)?).ok()?)
+    }
+
+    /// Hands the texts on in order until one is refused; quicker than iterating.
+    pub(crate) fn try_for_each<E>(
+        &self,
+        mut on_text: impl FnMut(u64, Option<&str>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (start, text) in &self.parts {
+            let rows = *start..;
+            match text {
+                Text::Utf8(array) => {
+                    rows.zip(array.iter()).try_for_each(|(row, text)| on_text(row, text))?;
+                }
+                Text::Large(array) => {
+                    rows.zip(array.iter()).try_for_each(|(row, text)| on_text(row, text))?;
+                }
+                other => {
+                    let texts = (0..other.len()).map(|row| other.get(row));
+                    rows.zip(texts).try_for_each(|(row, text)| on_text(row, text))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The texts in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Option<&str>> {
+        self.parts.iter().flat_map(|(_, text)| (0..text.len()).map(|row| text.get(row)))
+    }
+}
+
+/// A column of integers of any width.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IntColumn {
+    parts: Vec<(u64, ArrayRef)>,
+    rows: u64,
+}
+
+impl IntColumn {
+    /// Takes the first column of batches; nothing when it holds no integers.
+    pub(crate) fn of_batches(batches: &[RecordBatch]) -> Option<Self> {
+        let mut column = Self::default();
+        for batch in batches {
+            let array = batch.columns().first()?;
+            if !array.data_type().is_integer() {
+                return None;
+            }
+            let rows = u64::try_from(array.len()).ok()?;
+            if rows > 0 {
+                column.parts.push((column.rows, array.clone()));
+                column.rows = column.rows.checked_add(rows)?;
+            }
+        }
+        Some(column)
+    }
+
+    /// The number of a row; nothing for a null and behind the last row.
+    pub(crate) fn get(&self, row: u64) -> Option<i128> {
+        let (start, array) = match self.parts.as_slice() {
+            [only] => only,
+            parts => {
+                let behind = parts.partition_point(|(start, _)| *start <= row);
+                parts.get(behind.checked_sub(1)?)?
+            }
+        };
+        value(array, usize::try_from(row.checked_sub(*start)?).ok()?)
+    }
+
+    /// The numbers in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Option<i128>> {
+        self.parts.iter().flat_map(|(_, array)| (0..array.len()).map(|row| value(array, row)))
+    }
+}
+
+fn value(array: &ArrayRef, row: usize) -> Option<i128> {
+    if row >= array.len() || array.is_null(row) {
+        return None;
+    }
+    Some(match array.data_type() {
+        DataType::UInt8 => array.as_primitive::<UInt8Type>().value(row).into(),
+        DataType::UInt16 => array.as_primitive::<UInt16Type>().value(row).into(),
+        DataType::UInt32 => array.as_primitive::<UInt32Type>().value(row).into(),
+        DataType::UInt64 => array.as_primitive::<UInt64Type>().value(row).into(),
+        DataType::Int8 => array.as_primitive::<Int8Type>().value(row).into(),
+        DataType::Int16 => array.as_primitive::<Int16Type>().value(row).into(),
+        DataType::Int32 => array.as_primitive::<Int32Type>().value(row).into(),
+        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).into(),
+        _ => return None,
+    })
+}
+
+/// Whether a table has a column of that name.
+pub(crate) fn has_column(table: &Table, name: &str) -> bool {
+    table.schema().fields().iter().any(|field| field.name() == name)
+}
+
+/// Columns that a table lacks, in the order asked for.
+pub(crate) fn missing_columns<'a>(table: &Table, names: &[&'a str]) -> Vec<&'a str> {
+    names.iter().copied().filter(|name| !has_column(table, name)).collect()
+}
+
+/// A column of texts of an open pack.
+pub(crate) fn text_column(pack: &PackReader, kind: TableKind, name: &str) -> Result<TextColumn> {
+    let table = table_of(pack, kind)?;
+    TextColumn::of_batches(&column(pack, table, name)?)
+        .ok_or_else(|| wrong_type(pack, table, name, "texts"))
+}
+
+/// A column of integers of an open pack.
+pub(crate) fn int_column(pack: &PackReader, kind: TableKind, name: &str) -> Result<IntColumn> {
+    let table = table_of(pack, kind)?;
+    let batches = column(pack, table, name)?;
+    IntColumn::of_batches(&batches).ok_or_else(|| wrong_type(pack, table, name, "integers"))
+}
+
+fn table_of(pack: &PackReader, kind: TableKind) -> Result<&Table> {
+    Ok(match kind {
+        TableKind::Slide => pack.slide_table()?,
+        TableKind::Index => pack.index_table()?,
+    })
+}
+
+fn column(pack: &PackReader, table: &Table, name: &str) -> Result<Vec<RecordBatch>> {
+    if !has_column(table, name) {
+        return Err(AdapterError::schema(
+            pack.path(),
+            name,
+            format!("the {} has no column `{name}`", table.kind()),
+        ));
+    }
+    Ok(table.columns(&[name])?)
+}
+
+fn wrong_type(pack: &PackReader, table: &Table, name: &str, wanted: &str) -> AdapterError {
+    let found = table.schema().fields().iter().find(|field| field.name() == name);
+    let found = found.map_or_else(String::new, |field| field.data_type().to_string());
+    AdapterError::schema(
+        pack.path(),
+        name,
+        format!("column `{name}` of the {} is of type {found} instead of {wanted}", table.kind()),
+    )
+}

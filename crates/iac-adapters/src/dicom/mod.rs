@@ -1,0 +1,54 @@
+//! Packs of one patient's DICOM objects (`dicom_patient`).
+//!
+//! One pack holds every object of a patient: metadata that a series shares once, what differs with
+//! each instance, and images as lossless JPEG XL, one payload each. What a file says is kept to
+//! the byte: spelling of numbers, padding, texts that could not be decoded, bits that no image
+//! uses. See `docs/dicom.md`.
+
+mod build;
+mod charset;
+mod document;
+mod encode;
+mod export;
+mod fault;
+mod geometry;
+mod inputs;
+mod number;
+mod object;
+mod ordered;
+mod parse;
+mod patient;
+mod pixels;
+mod prepare;
+mod read;
+mod restore;
+mod rle;
+pub(crate) mod schema;
+mod series;
+mod syntax;
+mod tables;
+mod text;
+mod values;
+mod write;
+
+pub use build::{DicomBuildReport, DicomPackBuilder, MalformedInput, OnBadInput, SkippedInput};
+pub use dicom_core::{Tag, VR};
+pub use encode::Malformed;
+pub use export::{ExportOptions, ExportSyntax, ExportedFile};
+pub use geometry::{GapSide, ShortAcquisition, SliceGap, Stack};
+pub use inputs::{DicomInput, DicomInputs};
+pub use object::{DataSet, Element, ElementValue, MAX_NESTING};
+pub use parse::DicomFile;
+pub use patient::{Grouped, PatientInputs};
+pub use read::{Attributes, DicomPackReader, PixelBatch, PixelSamples, PixelType, Pixels, Series};
+pub use series::SeriesReport;
+pub use values::Window;
+
+/// The payload type of these packs.
+pub const DICOM_PATIENT: &str = "dicom_patient";
+
+/// The version of their schema that is read and written.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What the header lists under `extensions` when objects hold more than the schema has places for.
+pub const SOURCE_EXTENSION: &str = "iac.dicom_source";

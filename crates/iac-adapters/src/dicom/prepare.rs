@@ -1,0 +1,248 @@
+//! One source object, made ready for its pack.
+
+use bytes::Bytes;
+use dicom_core::{Tag, VR};
+use iac_codec::{Codec, DecodeOptions, Limits};
+use iac_format::ErrorKind;
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use super::charset::Charset;
+use super::encode::{self, CHARACTER_SET, Encoded};
+use super::fault::{Fault, Result};
+use super::geometry::Place;
+use super::inputs::{DicomInput, MEDIA_DIRECTORY};
+use super::number;
+use super::object::{DataSet, Element, PIXEL_DATA};
+use super::parse::{self, DicomFile};
+use super::patient;
+use super::pixels::{
+    self, BITS_ALLOCATED, BITS_STORED, COLUMNS, HIGH_BIT, PHOTOMETRIC, PIXEL_REPRESENTATION, ROWS,
+    SAMPLES_PER_PIXEL,
+};
+
+const STUDY_UID: Tag = Tag(0x0020, 0x000D);
+const SERIES_UID: Tag = Tag(0x0020, 0x000E);
+const SOP_UID: Tag = Tag(0x0008, 0x0018);
+const INSTANCE_NUMBER: Tag = Tag(0x0020, 0x0013);
+const SERIES_DESCRIPTION: Tag = Tag(0x0008, 0x103E);
+
+/// An image, encoded.
+#[derive(Debug)]
+pub(crate) struct EncodedImage {
+    pub(crate) payload: Bytes,
+    /// Compressed.
+    pub(crate) aside: Option<Vec<u8>>,
+}
+
+/// An object on its way into a pack.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) study_uid: String,
+    pub(crate) series_uid: String,
+    pub(crate) sop_uid: String,
+    pub(crate) patient: Option<String>,
+    pub(crate) row: Row,
+    pub(crate) place: Place,
+    pub(crate) series_description: String,
+    pub(crate) encoded: Encoded,
+    pub(crate) iac: Map<String, Value>,
+    pub(crate) image: Option<EncodedImage>,
+    /// Of data set and samples: equal for the same object in two files.
+    pub(crate) digest: [u8; 32],
+}
+
+/// Values of the instance table.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Row {
+    pub(crate) rows: u32,
+    pub(crate) columns: u32,
+    pub(crate) has_pixels: bool,
+    pub(crate) samples_per_pixel: u8,
+    pub(crate) dtype: &'static str,
+    pub(crate) pixel_representation: u8,
+    pub(crate) bits_allocated: u8,
+    pub(crate) bits_stored: u8,
+    pub(crate) high_bit: u8,
+    pub(crate) photometric: String,
+    pub(crate) transfer_syntax: String,
+}
+
+/// How objects are made ready.
+pub(crate) struct Preparing {
+    /// Encodes images.
+    pub(crate) images: iac_codec::Result<Codec>,
+    pub(crate) metadata: Codec,
+    pub(crate) verify: bool,
+    pub(crate) limits: Limits,
+    pub(crate) max_input_bytes: u64,
+}
+
+impl Preparing {
+    pub(crate) fn prepare(&self, input: DicomInput) -> Result<Prepared> {
+        let bytes = input.load(self.max_input_bytes)?;
+        let mut object = parse::parse(&bytes, self.max_input_bytes)?;
+        let class = object.data.ascii(Tag(0x0008, 0x0016)).or_else(|| object.meta.ascii(Tag(2, 2)));
+        if class.as_deref() == Some(MEDIA_DIRECTORY) {
+            return Err(Fault::unsupported(
+                "it is a media directory, which describes objects and is none",
+            ));
+        }
+        // Old and incomplete files are data too: what they do not name is not made up for them,
+        // except the one identifier that tells rows apart.
+        let uid = |tag: Tag| object.data.ascii(tag).unwrap_or_default();
+        let (study_uid, series_uid) = (uid(STUDY_UID), uid(SERIES_UID));
+        let sop_uid = [object.data.ascii(SOP_UID), object.meta.ascii(Tag(2, 3))]
+            .into_iter()
+            .flatten()
+            .find(|uid| !uid.is_empty())
+            .unwrap_or_else(|| derived_uid(&bytes));
+        let instance_number = instance_number(&object.data)?;
+        let mut iac = Map::new();
+        let pixels = if object.data.get(PIXEL_DATA).is_some() {
+            Some(pixels::import(&object.data, &object.transfer_syntax, &self.limits)?)
+        } else {
+            None
+        };
+        if let Some(label) = pixels.as_ref().and_then(|pixels| pixels.label) {
+            iac.insert(
+                "source_photometric".to_owned(),
+                object.data.ascii(PHOTOMETRIC).unwrap_or_default().into(),
+            );
+            object.data.put(Element::new(PHOTOMETRIC, VR::CS, padded(label)));
+        }
+        let dtype = pixels.as_ref().map_or("", |pixels| pixels.form.dtype());
+        let row = row(&object, dtype)?;
+        let mut place = Place::of(&object.data);
+        place.instance_number = instance_number;
+        let encoded = encode::encode(&object);
+        if !encoded.text.is_empty() {
+            iac.insert("text".to_owned(), encoded.text.clone().into());
+        }
+        let mut hasher = Sha256::new();
+        for (tag, json) in &encoded.dataset {
+            hasher.update(tag);
+            hasher.update(json);
+        }
+        for record in
+            encoded.errors.iter().filter(|record| record.get("scope") == Some(&"dataset".into()))
+        {
+            hasher.update(record.to_string());
+        }
+        for kept in &encoded.text {
+            hasher.update(kept.to_string());
+        }
+        let image = match pixels {
+            None => None,
+            Some(pixels) => {
+                hasher.update(pixels.form.dtype());
+                hasher.update(pixels.image.samples().to_le_bytes());
+                hasher.update(pixels.aside.as_deref().unwrap_or_default());
+                Some(self.encode(pixels)?)
+            }
+        };
+        let description = description(&object.data);
+        Ok(Prepared {
+            patient: patient::patient_id(&object.data),
+            study_uid,
+            series_uid,
+            sop_uid,
+            row,
+            place,
+            series_description: description,
+            encoded,
+            iac,
+            image,
+            digest: hasher.finalize().into(),
+        })
+    }
+
+    fn encode(&self, pixels: pixels::Imported) -> Result<EncodedImage> {
+        let codec = self.images.as_ref().map_err(pixels::of_codec)?;
+        let payload = match pixels.payload {
+            Some(payload) => payload,
+            None => {
+                let payload = codec.encode_image(&pixels.image.as_view());
+                let payload = payload.map_err(|error| pixels::of_codec(&error))?;
+                if !payload.starts_with(pixels::JXL_CONTAINER) {
+                    return Err(
+                        Fault::decode("the encoder made no JPEG XL container").at(PIXEL_DATA)
+                    );
+                }
+                if self.verify {
+                    let options = DecodeOptions::from(self.limits);
+                    let back = codec.decode_image(&payload, &options);
+                    if back.map_err(|error| pixels::of_codec(&error))? != pixels.image {
+                        return Err(Fault::decode("the encoded image differs from its source")
+                            .at(PIXEL_DATA));
+                    }
+                }
+                payload.into()
+            }
+        };
+        if u32::try_from(payload.len()).is_err() {
+            return Err(
+                Fault::new(ErrorKind::Limit, "its payload has more than 4 GiB").at(PIXEL_DATA)
+            );
+        }
+        let aside = pixels.aside.map(|bits| self.metadata.encode_bytes(&bits)).transpose();
+        Ok(EncodedImage { payload, aside: aside.map_err(|error| pixels::of_codec(&error))? })
+    }
+}
+
+/// A UID made from content, for objects that have none (PS3.5 annex B.2).
+fn derived_uid(bytes: &[u8]) -> String {
+    let digest: [u8; 32] = Sha256::digest(bytes).into();
+    let half = digest.first_chunk::<16>().copied().unwrap_or_default();
+    format!("2.25.{}", u128::from_be_bytes(half))
+}
+
+fn padded(label: &str) -> Vec<u8> {
+    let mut bytes = label.as_bytes().to_vec();
+    if bytes.len() % 2 == 1 {
+        bytes.push(b' ');
+    }
+    bytes
+}
+
+fn instance_number(data: &DataSet) -> Result<i32> {
+    let text = data.ascii(INSTANCE_NUMBER).unwrap_or_default();
+    match number::integer(text.split('\\').next().unwrap_or_default()) {
+        None => Ok(-1),
+        Some(number) => i32::try_from(number)
+            .map_err(|_| Fault::schema(INSTANCE_NUMBER, "does not fit into 32 bits")),
+    }
+}
+
+pub(crate) fn description(data: &DataSet) -> String {
+    let charset =
+        data.bytes(CHARACTER_SET).map_or_else(Charset::default, |it| Charset::from_value(it));
+    let bytes = data.bytes(SERIES_DESCRIPTION);
+    bytes.map_or_else(String::new, |bytes| super::text::parts(VR::LO, bytes, &charset).join("\\"))
+}
+
+fn row(object: &DicomFile, dtype: &'static str) -> Result<Row> {
+    let data = &object.data;
+    let small = |tag: Tag, absent: u8| match data.u16(tag) {
+        None => Ok(absent),
+        Some(number) => u8::try_from(number)
+            .map_err(|_| Fault::schema(tag, format!("is {number} and does not fit into 8 bits"))),
+    };
+    // What a file calls its own syntax goes into a table: only what can be a UID.
+    if !object.transfer_syntax.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Err(Fault::schema(Tag(2, 0x10), "is no UID"));
+    }
+    Ok(Row {
+        rows: data.u16(ROWS).unwrap_or(0).into(),
+        columns: data.u16(COLUMNS).unwrap_or(0).into(),
+        has_pixels: data.get(PIXEL_DATA).is_some(),
+        samples_per_pixel: small(SAMPLES_PER_PIXEL, 1)?,
+        dtype,
+        pixel_representation: small(PIXEL_REPRESENTATION, 0)?,
+        bits_allocated: small(BITS_ALLOCATED, 0)?,
+        bits_stored: small(BITS_STORED, 0)?,
+        high_bit: small(HIGH_BIT, 0)?,
+        photometric: data.ascii(PHOTOMETRIC).unwrap_or_default(),
+        transfer_syntax: object.transfer_syntax.clone(),
+    })
+}

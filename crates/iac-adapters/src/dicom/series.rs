@@ -1,0 +1,103 @@
+//! What is in a pack, series by series, with geometry.
+
+use dicom_core::Tag;
+
+use super::geometry::{
+    Place, ShortAcquisition, SliceGap, Stack, examine_series, short_acquisitions,
+};
+use super::number;
+use super::prepare::description;
+use super::read::{DicomPackReader, Series};
+use crate::error::Result;
+
+/// One series with what its images show.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SeriesReport {
+    /// The row of the series table.
+    pub series: Series,
+    /// Series Description of its first instance; empty where there is none.
+    pub description: String,
+    /// Instances, counted.
+    pub instances: u64,
+    /// Instances with images.
+    pub images: u64,
+    /// Sizes of the images: height and width, in the order in which they first occur.
+    pub sizes: Vec<[u32; 2]>,
+    /// Groups of parallel slices, in the order of their first rows.
+    pub stacks: Vec<Stack>,
+    /// Places where slices are missing.
+    pub gaps: Vec<SliceGap>,
+}
+
+impl DicomPackReader {
+    /// Describes every series: instances, sizes, stacks of slices and the gaps in them. Reads the
+    /// metadata of every instance.
+    ///
+    /// # Errors
+    ///
+    /// As [`attributes`](Self::attributes).
+    pub fn series_report(&self) -> Result<Vec<SeriesReport>> {
+        self.series().iter().map(|series| self.report_of(series)).collect()
+    }
+
+    /// Acquisitions with fewer images than their objects declare.
+    ///
+    /// # Errors
+    ///
+    /// As [`attributes`](Self::attributes).
+    pub fn short_acquisitions(&self) -> Result<Vec<ShortAcquisition>> {
+        let mut images = Vec::new();
+        for series in self.series() {
+            for row in self.rows_of(series)? {
+                if self.has_pixels(row)? {
+                    images.push((series.study_uid.as_str(), self.place(row)?));
+                }
+            }
+        }
+        Ok(short_acquisitions(images.iter().map(|(study, place)| (*study, place))))
+    }
+
+    fn place(&self, row: u64) -> Result<Place> {
+        let data = self.data_set(row)?;
+        let mut place = Place::of(&data);
+        place.instance_number = data
+            .ascii(Tag(0x0020, 0x0013))
+            .and_then(|text| number::integer(&text))
+            .and_then(|it| i32::try_from(it).ok())
+            .unwrap_or(-1);
+        Ok(place)
+    }
+
+    fn report_of(&self, series: &Series) -> Result<SeriesReport> {
+        let rows = self.rows_of(series)?;
+        let mut sizes: Vec<[u32; 2]> = Vec::new();
+        let mut places = Vec::new();
+        for row in &rows {
+            if !self.has_pixels(*row)? {
+                continue;
+            }
+            let shape = self.shape(*row)?;
+            let size = [shape.height(), shape.width()];
+            if !sizes.contains(&size) {
+                sizes.push(size);
+            }
+            places.push(self.place(*row)?);
+        }
+        let shown: Vec<&Place> = places.iter().collect();
+        let (stacks, gaps) = examine_series(&series.study_uid, &series.series_uid, &shown);
+        let description = match rows.first() {
+            Some(first) => description(&self.data_set(*first)?),
+            None => String::new(),
+        };
+        Ok(SeriesReport {
+            series: series.clone(),
+            description,
+            instances: u64::try_from(rows.len()).unwrap_or(u64::MAX),
+            images: u64::try_from(places.len()).unwrap_or(u64::MAX),
+            sizes,
+            stacks,
+            gaps: gaps.into_iter().flatten().collect(),
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! Patient packs: golden packs of the reference, packs built from the golden inputs, exports.
+#![cfg(feature = "dicom")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::result_large_err,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs
+)]
+
+#[path = "dicom/build.rs"]
+mod build;
+#[path = "dicom/corpus.rs"]
+mod corpus;
+#[path = "dicom/goldens.rs"]
+mod goldens;
+#[path = "dicom/hostile.rs"]
+mod hostile;
+#[path = "dicom/speed.rs"]
+mod speed;
+#[path = "dicom/support.rs"]
+mod support;
+#[path = "dicom/tools.rs"]
+mod tools;
+#[path = "dicom/unindexed.rs"]
+mod unindexed;
