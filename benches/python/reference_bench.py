@@ -16,6 +16,7 @@ import zlib
 import numpy
 import pyarrow
 from iatro import iac
+from iatro.iac.adapters import text
 
 STATE = {"records": {}}
 
@@ -206,6 +207,46 @@ def open_memory(command):
     return {"opened": opened - before, "first": resident() - before}
 
 
+def use_image(command):
+    """An image, and a payload of it, for two functions of imagecodecs."""
+    import imagecodecs
+
+    pixels = numpy.fromfile(command["pixels"], dtype=command["dtype"])
+    functions = command["functions"]
+    STATE["pixels"] = pixels.reshape(command["shape"])
+    STATE["arguments"] = functions["arguments"]
+    STATE["encode"] = getattr(imagecodecs, functions["encode"])
+    STATE["decode"] = getattr(imagecodecs, functions["decode"])
+    with open(command["payload"], "rb") as file:
+        STATE["payload"] = file.read()
+    STATE["place"] = STATE["decode"](STATE["payload"])
+    return {}
+
+
+def image_bytes(command):
+    return {"bytes": len(STATE["encode"](STATE["pixels"], **STATE["arguments"]))}
+
+
+def image_encode(command):
+    encode, pixels, arguments = STATE["encode"], STATE["pixels"], STATE["arguments"]
+
+    def work():
+        for _ in range(command["count"]):
+            encode(pixels, **arguments)
+
+    return measured(work)
+
+
+def image_decode(command):
+    decode, payload, place = STATE["decode"], STATE["payload"], STATE["place"]
+
+    def work():
+        for _ in range(command["count"]):
+            decode(payload, out=place)
+
+    return measured(work)
+
+
 def write(command):
     with open(command["pool"], "rb") as file:
         pool = file.read()
@@ -226,6 +267,44 @@ def write(command):
     return answer
 
 
+def use_text(command):
+    """Opens a pack of clinical text and reads the index once."""
+    reader = text.ClinicalTextReader(command["path"])
+    STATE["text"] = reader
+    load_batches(command)
+    return {"rows": len(list(reader.patient_ids))}
+
+
+def read_text(command):
+    reader = STATE["text"]
+    chosen = batches(command)
+
+    def work():
+        for rows in chosen:
+            for row in rows:
+                reader.read_patient_at(int(row))
+
+    return measured(work)
+
+
+def write_text(command):
+    """Builds a pack from JSON lines, which are parsed before the clock starts."""
+    with open(command["patients"], encoding="utf-8") as file:
+        patients = [
+            text.PatientText(
+                one["patient_id"],
+                one["institution"],
+                [text.ClinicalDoc(**members) for members in one["docs"]],
+            )
+            for one in map(json.loads, file)
+        ]
+    return measured(
+        lambda: text.build_clinical_text_pack(
+            command["path"], patients, quality=command["quality"], overwrite=True
+        )
+    )
+
+
 COMMANDS = {
     work.__name__: work
     for work in (
@@ -244,6 +323,13 @@ COMMANDS = {
         open_first,
         open_memory,
         write,
+        use_image,
+        image_bytes,
+        image_encode,
+        image_decode,
+        use_text,
+        read_text,
+        write_text,
     )
 }
 

@@ -11,9 +11,11 @@
     reason = "only benchmarks use this crate, on numbers of its own"
 )]
 
+pub mod clinical;
 pub mod clock;
 pub mod codecs;
 pub mod fixed;
+pub mod images;
 pub mod opens;
 pub mod peer;
 pub mod process;

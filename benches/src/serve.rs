@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
+use iac_adapters::text::{ClinicalTextWriter, TextWriteOptions};
 use iac_reader::{PackReader, ReadOptions};
 use iac_writer::{Table, build_pack_streaming};
 use serde_json::{Value, json};
@@ -36,6 +37,7 @@ fn answer(command: &Value) -> Result<Value> {
         "open_memory" => open_memory(command),
         "write" => write(command),
         "plain_write" => plain_write(command),
+        "text_memory" => text_memory(command),
         other => Err(format!("unknown command {other}").into()),
     }
 }
@@ -79,6 +81,29 @@ fn write(command: &Value) -> Result<Value> {
         build_pack_streaming(path, &sample::header(), &Table::empty(), &index, payloads, &options)?;
         Ok(())
     })
+}
+
+/// Patients until they have so many bytes of text; they are always the same ones, as making others
+/// would take longer than packing them.
+fn text_memory(command: &Value) -> Result<Value> {
+    let patients = crate::clinical::patients(64, 20, 5);
+    let mut bytes = integer(command, "bytes")?;
+    let codec = iac_codec::brotli::BrotliOptions::default().with_quality(1).codec()?;
+    let options = TextWriteOptions::default().codec(codec).write(sample::options());
+    let mut writer = ClinicalTextWriter::create(text(command, "path")?, &options)?;
+    for number in 0_u64.. {
+        let at = usize::try_from(number)? % patients.len();
+        let mut patient = patients[at].clone();
+        patient.patient_id = format!("P{number}");
+        writer.push(&patient)?;
+        let length: usize = patient.docs.iter().map(|doc| doc.text.len()).sum();
+        bytes = bytes.saturating_sub(u64::try_from(length)?);
+        if bytes == 0 {
+            break;
+        }
+    }
+    writer.finish()?;
+    Ok(json!({"peak": peak_resident_bytes()?}))
 }
 
 /// The payloads alone, in one file, with nothing but `write`.

@@ -9,8 +9,10 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use iac_benches::clinical::Clinical;
 use iac_benches::codecs::Codecs;
 use iac_benches::fixed::Fixed;
+use iac_benches::images::{self, Images};
 use iac_benches::opens::Opens;
 use iac_benches::peer::Program;
 use iac_benches::reads::Reads;
@@ -52,8 +54,20 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 7] =
-    ["reads-1k", "reads-4-60k", "open-200k", "open-10m", "write", "codecs", "fixed"];
+const SECTIONS: [&str; 12] = [
+    "reads-1k",
+    "reads-4-60k",
+    "open-200k",
+    "open-10m",
+    "write",
+    "codecs",
+    "fixed",
+    "jpeg",
+    "jxl",
+    "jpeg2000",
+    "jpegls",
+    "text",
+];
 
 enum Task {
     Reads(Reads),
@@ -61,6 +75,8 @@ enum Task {
     Writes(Writes),
     Codecs([Codecs; 2]),
     Fixed(Fixed),
+    Images(Images),
+    Clinical(Clinical),
 }
 
 fn main() -> Result<()> {
@@ -91,6 +107,8 @@ fn main() -> Result<()> {
                 vec![notes.run(folder, reference)?, long.run(folder, reference)?]
             }
             Task::Fixed(fixed) => vec![fixed.run(folder, reference)?],
+            Task::Images(images) => vec![images.run(folder, reference)?],
+            Task::Clinical(clinical) => vec![clinical.run(folder, reference)?],
         };
         for section in measured {
             println!("{section}");
@@ -112,7 +130,7 @@ fn main() -> Result<()> {
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 7] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 12] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",
@@ -180,6 +198,37 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 7] {
         rounds,
         times: 1.8,
     };
+    let jpeg = Images {
+        title: "JPEG, 512 x 512",
+        subjects: images::jpeg::subjects,
+        images: if quick { 4 } else { 40 },
+        rounds: if quick { rounds } else { rounds.max(15) },
+    };
+    let jxl = Images {
+        title: "JPEG XL, 512 x 512",
+        subjects: images::jxl::subjects,
+        images: if quick { 2 } else { 20 },
+        rounds: if quick { rounds } else { rounds.max(15) },
+    };
+    let jpeg2000 = Images {
+        title: "JPEG 2000, 512 x 512",
+        subjects: images::jpeg2000::subjects,
+        images: if quick { 2 } else { 10 },
+        rounds: if quick { rounds } else { rounds.max(15) },
+    };
+    let jpegls = Images {
+        title: "JPEG-LS, 512 x 512",
+        subjects: images::jpegls::subjects,
+        images: if quick { 4 } else { 40 },
+        rounds: if quick { rounds } else { rounds.max(15) },
+    };
+    let clinical = Clinical {
+        patients: if quick { 40 } else { 1000 },
+        batches: if quick { 1 } else { 4 },
+        built: if quick { 40 } else { 400 },
+        memory_bytes: (1 << 30) / part,
+        rounds,
+    };
     [
         Task::Reads(kilobyte),
         Task::Reads(tiles),
@@ -188,5 +237,10 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 7] {
         Task::Writes(write),
         Task::Codecs([notes, long]),
         Task::Fixed(fixed),
+        Task::Images(jpeg),
+        Task::Images(jxl),
+        Task::Images(jpeg2000),
+        Task::Images(jpegls),
+        Task::Clinical(clinical),
     ]
 }

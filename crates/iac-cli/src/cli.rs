@@ -10,8 +10,10 @@ use clap::{Args, Parser, Subcommand};
 use iatrocache::ErrorKind;
 
 use crate::commands::{
-    cat, completions, decode, demo, digest, extract, info, ls, pack, recode, salvage, verify,
+    bench, cat, completions, decode, demo, digest, extract, info, ls, montage, pack, recode,
+    salvage, verify,
 };
+use crate::commands::{merge, stats, subset, validate};
 use crate::failure::{Report, human_safe, is_unsafe};
 use crate::progress::When;
 
@@ -69,11 +71,21 @@ pub(crate) enum Command {
     Cat(cat::CatArgs),
     Decode(decode::DecodeArgs),
     Digest(digest::DigestArgs),
+    Stats(stats::StatsArgs),
     Verify(verify::VerifyArgs),
+    Validate(validate::ValidateArgs),
     Salvage(salvage::SalvageArgs),
     Pack(pack::PackArgs),
     Recode(recode::RecodeArgs),
+    Subset(subset::SubsetArgs),
+    Merge(merge::MergeArgs),
+    Montage(montage::MontageArgs),
     Extract(extract::ExtractArgs),
+    Bench(bench::BenchArgs),
+    #[cfg(feature = "text")]
+    Text(crate::commands::text::TextArgs),
+    #[cfg(feature = "dicom")]
+    Dicom(crate::commands::dicom::DicomArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
 }
@@ -81,10 +93,11 @@ pub(crate) enum Command {
 fn version() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         format!(
-            "{}\nformat version {}\ncodecs: {}\nadapters: none",
+            "{}\nformat version {}\ncodecs: {}\nadapters: {}",
             env!("CARGO_PKG_VERSION"),
             iatrocache::format::FORMAT_VERSION,
-            iatrocache::compiled_codecs().join(", ")
+            iatrocache::compiled_codecs().join(", "),
+            iatrocache::adapters::compiled_adapters().join(", ")
         )
     });
     &TEXT

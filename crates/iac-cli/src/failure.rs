@@ -159,6 +159,25 @@ impl From<OpsError> for Failure {
     }
 }
 
+impl From<iatrocache::adapters::AdapterError> for Failure {
+    fn from(error: iatrocache::adapters::AdapterError) -> Self {
+        use iatrocache::adapters::AdapterError;
+        let error = match error {
+            AdapterError::Ops(error) => return (*error).into(),
+            AdapterError::Read(error) => return error.into(),
+            other => other,
+        };
+        let mut report = Report::new(error.kind(), one_line(&error));
+        report.path = error.path().map(|path| path.to_string_lossy().into_owned());
+        report.row = error.row();
+        report.field = error.field().map(str::to_owned);
+        if error.kind() == ErrorKind::Exists {
+            report.hint = Some("--overwrite replaces it".to_owned());
+        }
+        report.into()
+    }
+}
+
 /// Carries a failure of this program out of a library call whose callback met it.
 #[derive(Debug, Default)]
 pub(crate) struct Relay(Option<Failure>);

@@ -317,8 +317,9 @@ fn digests_are_those_of_the_golden_files() {
                 assert_eq!(&line["crc_ok"], crc_ok, "{name}");
                 assert_eq!(&line["crc32"], record.get("crc32").unwrap_or(&Value::Null), "{name}");
                 if line.get("error").is_some() {
-                    // Codecs that this build lacks.
-                    assert_eq!(line["error"]["kind"], "missing_feature", "{name}");
+                    // Codecs that this build lacks, or kinds of streams that its backend does.
+                    let kind = line["error"]["kind"].as_str().unwrap();
+                    assert!(["missing_feature", "unsupported"].contains(&kind), "{name}: {kind}");
                     decodable = false;
                     continue;
                 }

@@ -265,7 +265,12 @@ fn the_demo_keeps_a_folder_and_its_hints_work() {
     let folder = tempdir().unwrap();
     let dir = folder.path().join("my demo");
     let run = iac!("demo", "--dir", dir).succeeded();
-    assert_eq!(names_in(&dir), ["cohort", "cohort.iac"]);
+    let packs: &[&str] = if cfg!(feature = "text") {
+        &["cohort", "cohort.iac", "notes.iac"]
+    } else {
+        &["cohort", "cohort.iac"]
+    };
+    assert_eq!(names_in(&dir), packs);
     let text = run.text();
     assert!(text.contains("2,000 files") && text.contains("plain copy in memory"), "{text}");
     let pack = dir.join("cohort.iac");

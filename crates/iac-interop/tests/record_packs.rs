@@ -231,6 +231,7 @@ fn write_fixed(folder: &Path, name: &str, pack: &FixedRecordPack, all: &Matrix) 
         ElementType::Uint32 => elements!(u32),
         ElementType::Uint64 => elements!(u64),
         ElementType::Float16 => elements!(f16),
+        ElementType::Bfloat16 => panic!("the reference does not know it"),
         ElementType::Float32 => elements!(f32),
         ElementType::Float64 => elements!(f64),
         ElementType::Complex64 => elements!([f32; 2]),

@@ -87,9 +87,15 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `default` | `zstd`, `brotli`, `lz4`: what builds with cargo and a C compiler alone |
+//! | `default` | `zstd`, `brotli`, `lz4`, `jpeg-decoder`: what builds with cargo and a C compiler alone |
 //! | `zstd`, `brotli`, `lz4` | the codec of that name |
 //! | `brotli-c` | `brotli` through the C library, which reads up to twice as fast |
+//! | `jpeg`, `jpeg-decoder` | the codec `jpeg` (libjpeg-turbo; needs cmake and nasm), or its decoding alone, in pure Rust |
+//! | `jxl`, `jxl-decoder` | the codec `jxl` (libjxl; needs cmake and a C++ compiler), or its decoding alone, in pure Rust |
+//! | `jpeg2000`, `htj2k` | the codec `jpeg2000` (OpenJPEG), and its encoding of HTJ2K |
+//! | `jpegls` | the codec `jpegls` (CharLS; needs cmake and a C++ compiler) |
+//! | `text`, `text-search` | packs of clinical text and paired text (the module `adapters`), on by default; full-text search over them |
+//! | `tiles`, `features` | packs of image tiles and of teacher features (the module `adapters`); on by default |
 //! | `ndarray` | rows of fixed packs as arrays of the crate `ndarray` |
 //! | `full` | every codec with its best backend |
 //!
@@ -97,6 +103,8 @@
 
 pub use {arrow_array, arrow_schema, bytes, serde_json};
 
+#[doc(inline)]
+pub use iac_adapters as adapters;
 #[doc(inline)]
 pub use iac_codec as codec;
 #[doc(inline)]
@@ -108,29 +116,34 @@ pub use iac_reader as reader;
 #[doc(inline)]
 pub use iac_writer as writer;
 
-pub use iac_codec::{ByteCodec, Codec, CodecError, CodecSpec, Limits, Registry, compiled_codecs};
+pub use iac_codec::{
+    ByteCodec, Codec, CodecError, CodecSpec, DecodeOptions, Image, ImageCodec, ImageInfo,
+    ImageShape, ImageView, ImageViewMut, Limits, Registry, SampleType, Samples, SamplesMut,
+    SamplesRef, Scale, compiled_codecs,
+};
 pub use iac_format::{Element, ElementType, ErrorKind, FormatError, Header, Layout, TableKind};
 pub use iac_ops::predicate::{Predicate, PredicateError};
 pub use iac_ops::rows::RowSelection;
 pub use iac_ops::{Cancel, NoProgress, OpsError, Progress};
 pub use iac_reader::{
-    ContiguousRecordBatch, Fault, FixedRecordPack, Matrix, PackKind, PackReader, ReadError,
-    ReadOptions, RecordOptions, RecordSpan, SkippedRow, SkippedRows, SourceKind,
+    ContiguousRecordBatch, Fault, FixedRecordPack, ImageBatch, Matrix, PackKind, PackReader,
+    ReadError, ReadOptions, RecordOptions, RecordSpan, SkippedRow, SkippedRows, SourceKind,
     VariableRecordPack, VerifyOptions, VerifyReport, read_header,
 };
 pub use iac_writer::{
-    FixedPackBuilder, PackWriter, Table, VariablePackBuilder, WriteError, WriteOptions,
-    WriteSummary, build_pack, build_pack_data_segment, build_pack_data_segment_from_file,
-    build_pack_streaming,
+    FixedPackBuilder, ImagePackWriter, PackWriter, Table, VariablePackBuilder, WriteError,
+    WriteOptions, WriteSummary, build_pack, build_pack_data_segment,
+    build_pack_data_segment_from_file, build_pack_streaming,
 };
 
 /// What nearly every program needs: `use iatrocache::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        ContiguousRecordBatch, ErrorKind, FixedPackBuilder, FixedRecordPack, OpsError, PackReader,
-        PackWriter, Predicate, ReadError, ReadOptions, RowSelection, Table, VariablePackBuilder,
-        VariableRecordPack, VerifyOptions, WriteError, WriteOptions, build_pack,
-        build_pack_data_segment, build_pack_streaming,
+        ContiguousRecordBatch, DecodeOptions, ErrorKind, FixedPackBuilder, FixedRecordPack, Image,
+        ImageBatch, ImageShape, ImageView, OpsError, PackReader, PackWriter, Predicate, ReadError,
+        ReadOptions, RowSelection, Scale, Table, VariablePackBuilder, VariableRecordPack,
+        VerifyOptions, WriteError, WriteOptions, build_pack, build_pack_data_segment,
+        build_pack_streaming,
     };
 }
 

@@ -5,6 +5,9 @@ use std::str::FromStr;
 use iatrocache::CodecSpec;
 use iatrocache::serde_json::Value;
 
+/// Parameters that may stand without a value.
+const SWITCHES: [&str; 4] = ["lossless", "progressive", "transcode", "usecontainer"];
+
 /// A codec with its parameters.
 #[derive(Debug, Clone)]
 pub(super) struct CodecArg(pub(super) CodecSpec);
@@ -12,7 +15,8 @@ pub(super) struct CodecArg(pub(super) CodecSpec);
 impl FromStr for CodecArg {
     type Err = String;
 
-    /// Values that are JSON keep their type; all others are text.
+    /// Values that are JSON keep their type; all others are text. Of a parameter that
+    /// switches something on, the name is enough.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         if name.is_empty() {
@@ -20,9 +24,11 @@ impl FromStr for CodecArg {
         }
         let mut parameters = iatrocache::codec::Parameters::new();
         for part in rest.split(',').filter(|part| !part.is_empty()) {
+            let switch = SWITCHES.contains(&part).then_some((part, "true"));
             let (key, value) = part
                 .split_once('=')
                 .filter(|(key, _)| !key.is_empty())
+                .or(switch)
                 .ok_or_else(|| format!("`{part}` is not KEY=VALUE"))?;
             let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
             if parameters.insert(key.to_owned(), value).is_some() {
@@ -46,6 +52,10 @@ mod tests {
         assert_eq!(parameters.get("level"), Some(&json!(3)));
         assert_eq!(parameters.get("dict"), Some(&json!("abc")));
         assert_eq!(parameters.get("flag"), Some(&json!(true)));
+        let CodecArg(spec) = "jxl:transcode,effort=4".parse().unwrap();
+        let parameters = spec.parameters().unwrap();
+        assert_eq!(parameters.get("transcode"), Some(&json!(true)));
+        assert_eq!(parameters.get("effort"), Some(&json!(4)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use iatrocache::ops::extract::{ExtractOptions, extract};
+use iatrocache::ops::extract::{ExtractFormat, ExtractOptions, extract};
 use iatrocache::ops::rows::RowSelection;
 use iatrocache::ops::view::select_rows;
 use serde_json::json;
@@ -20,12 +20,14 @@ use crate::progress::{Shown, Unit};
 /// Write records as files into a folder
 ///
 /// Files are named after the records' paths or ids; characters that are not safe in file names are
-/// replaced, and nothing is ever written outside of the folder.
+/// replaced, and nothing is ever written outside of the folder. Clinical text becomes a folder for
+/// each patient, with a file for each text.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   iac extract notes.iac --dir notes
   iac extract notes.iac --dir some --rows 0..10
+  iac extract tiles.iac --dir tiles --format png
   iac extract notes.iac --dir big --where \"bytes > 1000000 and path like '%.txt'\"
 
 With --json, one line for each file {\"row\",\"file\",\"bytes\"}, with \"original_name\" where the
@@ -59,12 +61,15 @@ pub(crate) struct ExtractArgs {
 /// How records are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// As they were before they were packed
+    /// Bytes as they were before they were packed, images as the stream that is stored
     Native,
+    /// PNG files: images of uint8 and uint16 with 1 to 4 channels
+    Png,
+    /// NumPy files
+    Npy,
 }
 
 pub(crate) fn run(arguments: &ExtractArgs, common: &Common) -> Result<ExitCode> {
-    let Format::Native = arguments.format;
     let pack = super::open(&arguments.path, common)?;
     let rows = match (&arguments.rows, &arguments.condition) {
         (Some(rows), _) => Some(rows.clone()),
@@ -74,7 +79,19 @@ pub(crate) fn run(arguments: &ExtractArgs, common: &Common) -> Result<ExitCode> 
         }
         (None, None) => None,
     };
+    #[cfg(feature = "text")]
+    if matches!(arguments.format, Format::Native) && arguments.name_column.is_none() {
+        let to = (arguments.dir.as_path(), arguments.overwrite);
+        if let Some(code) = super::text::extract(&pack, rows.as_ref(), to, common)? {
+            return Ok(code);
+        }
+    }
     let mut options = ExtractOptions::default();
+    options.format = match arguments.format {
+        Format::Native => ExtractFormat::Native,
+        Format::Png => ExtractFormat::Png,
+        Format::Npy => ExtractFormat::Npy,
+    };
     options.name_column = arguments.name_column.clone();
     options.overwrite = arguments.overwrite;
     options.allow_expansion = arguments.allow_expansion;

@@ -1,18 +1,36 @@
 //! The commands, one module each.
 
+pub(crate) mod bench;
 pub(crate) mod cat;
 mod codec;
 pub(crate) mod completions;
 pub(crate) mod decode;
 pub(crate) mod demo;
+#[cfg(feature = "dicom")]
+pub(crate) mod dicom;
 pub(crate) mod digest;
 pub(crate) mod extract;
 pub(crate) mod info;
 pub(crate) mod ls;
+pub(crate) mod merge;
+pub(crate) mod montage;
 pub(crate) mod pack;
+#[cfg(feature = "dicom")]
+mod pack_dicom;
+#[cfg(feature = "text")]
+pub(crate) mod pack_text;
+#[cfg(any(feature = "tiles", feature = "features"))]
+mod pack_tiles;
 pub(crate) mod recode;
 pub(crate) mod salvage;
 mod select;
+pub(crate) mod stats;
+pub(crate) mod subset;
+#[cfg(feature = "text")]
+pub(crate) mod text;
+#[cfg(feature = "text-search")]
+pub(crate) mod text_search;
+pub(crate) mod validate;
 pub(crate) mod verify;
 
 use std::path::Path;
@@ -32,11 +50,21 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Cat(arguments) => cat::run(arguments, common),
         Command::Decode(arguments) => decode::run(arguments, common),
         Command::Digest(arguments) => digest::run(arguments, common),
+        Command::Stats(arguments) => stats::run(arguments, common),
         Command::Verify(arguments) => verify::run(arguments, common),
+        Command::Validate(arguments) => validate::run(arguments, common),
         Command::Salvage(arguments) => salvage::run(arguments, common),
         Command::Pack(arguments) => pack::run(arguments, common),
         Command::Recode(arguments) => recode::run(arguments, common),
+        Command::Subset(arguments) => subset::run(arguments, common),
+        Command::Merge(arguments) => merge::run(arguments, common),
+        Command::Montage(arguments) => montage::run(arguments, common),
         Command::Extract(arguments) => extract::run(arguments, common),
+        Command::Bench(arguments) => bench::run(arguments, common),
+        #[cfg(feature = "text")]
+        Command::Text(arguments) => text::run(arguments, common),
+        #[cfg(feature = "dicom")]
+        Command::Dicom(arguments) => dicom::run(arguments, common),
         Command::Demo(arguments) => demo::run(arguments, common),
         Command::Completions(arguments) => completions::run(arguments),
     }

@@ -30,9 +30,22 @@ pub(crate) struct PackArgs {
 #[derive(Debug, Subcommand)]
 enum Source {
     Raw(RawArgs),
+    #[cfg(feature = "dicom")]
+    Dicom(super::pack_dicom::DicomArgs),
+    #[cfg(feature = "tiles")]
+    Tiles(super::pack_tiles::TilesArgs),
+    #[cfg(feature = "features")]
+    Features(super::pack_tiles::FeaturesArgs),
+    #[cfg(feature = "text")]
+    Text(super::pack_text::TextArgs),
+    #[cfg(feature = "text")]
+    TextPair(super::pack_text::TextPairArgs),
 }
 
 /// Pack files as they are, one record for each
+///
+/// With a codec for images (jxl, jpeg, jpeg2000, jpegls) the files are images (PNG, TIFF, JPEG,
+/// .npy), and the records are their pixels; signed samples of 16 bits stay signed.
 ///
 /// The index table has the columns `path` (relative, with `/`), `bytes` and `modified`; records are
 /// sorted by path. Symbolic links are not followed.
@@ -43,6 +56,8 @@ Examples:
   iac pack raw cohort/ -o all.iac --recursive   and of the folders in it
   iac pack raw a.txt b.txt -o two.iac           some files
   iac pack raw notes/ -o notes.iac --codec zstd:level=9
+  iac pack raw tiles/ -o tiles.iac --codec jxl:distance=0.5,effort=7
+  iac pack raw slices/ -o ct.iac --codec jpegls
 
 With --json, one object: {\"path\",\"files\",\"source_bytes\",\"file_bytes\",\"skipped\"}.")]
 struct RawArgs {
@@ -66,6 +81,16 @@ struct RawArgs {
 pub(crate) fn run(arguments: &PackArgs, common: &Common) -> Result<ExitCode> {
     match &arguments.source {
         Source::Raw(arguments) => raw(arguments, common),
+        #[cfg(feature = "dicom")]
+        Source::Dicom(arguments) => super::pack_dicom::run(arguments, common),
+        #[cfg(feature = "tiles")]
+        Source::Tiles(arguments) => super::pack_tiles::tiles(arguments, common),
+        #[cfg(feature = "features")]
+        Source::Features(arguments) => super::pack_tiles::features(arguments, common),
+        #[cfg(feature = "text")]
+        Source::Text(arguments) => super::pack_text::text(arguments, common),
+        #[cfg(feature = "text")]
+        Source::TextPair(arguments) => super::pack_text::text_pair(arguments, common),
     }
 }
 

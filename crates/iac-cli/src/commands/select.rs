@@ -49,12 +49,12 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Opens a destination for the records of `rows`; `what` names the bytes that a terminal does
-    /// not get.
+    /// Opens a destination for the records of `rows`; `what` names bytes that a terminal does not
+    /// get, absent for text.
     pub(crate) fn open(
         to: &Destination,
         rows: &RowSelection,
-        what: &str,
+        what: Option<&str>,
         suffix: &'static str,
     ) -> Result<Self> {
         if let Some(path) = &to.output {
@@ -76,7 +76,10 @@ impl Sink {
                 writing: interrupt::writing()?,
             });
         }
-        Ok(Self::Stdout(Out::binary(what, "name a file with -o, or pipe the output")?))
+        Ok(Self::Stdout(match what {
+            Some(what) => Out::binary(what, "name a file with -o, or pipe the output")?,
+            None => Out::new(),
+        }))
     }
 
     /// Takes one record.

@@ -15,7 +15,7 @@ use crate::human;
 use crate::output::Out;
 use crate::progress::{Shown, Unit};
 
-/// Check packs: layout, tables, every checksum, and that records decode
+/// Check packs: layout, tables, every checksum, the rules of their type, and that records decode
 ///
 /// Lists every fault, not the first. A folder is searched for packs.
 #[derive(Debug, Args)]
@@ -77,6 +77,7 @@ pub(crate) fn run(arguments: &VerifyArgs, common: &Common) -> Result<ExitCode> {
     options.max_faults = arguments.max_errors;
     options.strict = arguments.strict;
     options.workers = common.workers;
+    options.schemas = iatrocache::adapters::validate::Schemas::all();
     let progress = Shown::beside_list(common, Unit::Bytes);
     let mut out = Out::new();
     let mut relay = Relay::default();

@@ -2,6 +2,10 @@
 
 mod cohort;
 mod measure;
+#[cfg(feature = "text")]
+mod notes;
+#[cfg(feature = "dicom")]
+mod scans;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +32,11 @@ use crate::progress::{Shown, Unit};
 /// Folder of the source files, and the pack.
 const SOURCES: &str = "cohort";
 const PACK: &str = "cohort.iac";
+/// The notes as a pack of clinical text.
+const NOTES_PACK: &str = "notes.iac";
+/// A series of slices, and its pack.
+#[cfg(feature = "dicom")]
+const SCANS: [&str; 2] = ["scans", "scans.rad.iac"];
 
 /// Make a small synthetic cohort, pack it, verify it, read it back, and show the rates
 ///
@@ -37,11 +46,12 @@ const PACK: &str = "cohort.iac";
 #[command(after_help = "\
 Examples:
   iac demo
-  iac demo --dir my-demo     keeps my-demo/cohort (files) and my-demo/cohort.iac (pack)
+  iac demo --dir my-demo     keeps my-demo/cohort (files), my-demo/cohort.iac and notes.iac (packs)
 
 With --json, one object: {\"files\",\"source_bytes\",\"pack_bytes\",\"pack_seconds\",
 \"verify_seconds\",\"compared\",\"rates\":{WAY:{\"records_per_second\",\"bytes_per_second\"}},
-\"pack\"} (\"pack\" only with --dir).")]
+\"notes\":{\"patients\",\"documents\",\"file_bytes\",\"reads_per_second\"},\"pack\"} (\"pack\" only with
+--dir).")]
 pub(crate) struct DemoArgs {
     /// Keep what is made in this folder
     #[arg(long, value_name = "DIR")]
@@ -56,6 +66,10 @@ struct Done {
     verify_time: Duration,
     compared: u64,
     rates: Rates,
+    #[cfg(feature = "text")]
+    notes: notes::Notes,
+    #[cfg(feature = "dicom")]
+    scans: scans::Scans,
 }
 
 pub(crate) fn run(arguments: &DemoArgs, common: &Common) -> Result<ExitCode> {
@@ -95,7 +109,7 @@ pub(crate) fn run(arguments: &DemoArgs, common: &Common) -> Result<ExitCode> {
 
 /// Refuses a folder that already holds what the demo makes.
 fn check_free(dir: &Path) -> Result<()> {
-    for name in [SOURCES, PACK] {
+    for name in [SOURCES, PACK, NOTES_PACK] {
         let path = dir.join(name);
         if path.symlink_metadata().is_ok() {
             return Err(Report::new(
@@ -164,7 +178,18 @@ fn work(home: &Path, common: &Common) -> Result<Done> {
         return Err(Report::new(ErrorKind::Damaged, message).path(&pack).into());
     }
     let rates = cohort.measure()?;
-    Ok(Done { made, written: summary.written, pack_time, verify_time, compared, rates })
+    Ok(Done {
+        made,
+        written: summary.written,
+        pack_time,
+        verify_time,
+        compared,
+        rates,
+        #[cfg(feature = "text")]
+        notes: notes::pack_notes(&sources, &home.join(NOTES_PACK), common)?,
+        #[cfg(feature = "dicom")]
+        scans: scans::pack_scans(&home.join(SCANS[0]), &home.join(SCANS[1]), common)?,
+    })
 }
 
 /// Renames a finished folder to what it is called, with the rights of an ordinary one.
@@ -222,6 +247,14 @@ fn document(done: &Done, kept: Option<&Path>) -> Value {
         "compared": done.compared,
         "rates": rates,
     });
+    #[cfg(feature = "text")]
+    if let Some(members) = document.as_object_mut() {
+        members.insert("notes".into(), done.notes.document());
+    }
+    #[cfg(feature = "dicom")]
+    if let Some(members) = document.as_object_mut() {
+        members.insert("scans".into(), done.scans.document());
+    }
     if let (Some(dir), Some(members)) = (kept, document.as_object_mut()) {
         members.insert("pack".into(), shown(&dir.join(PACK)).into());
     }
@@ -261,6 +294,10 @@ fn page(done: &Done, kept: Option<&Path>, out: &mut Out) -> Result<()> {
         "  compared  {equal}: {}, read at random in three ways, have the bytes of their files",
         human::counted(done.compared, "record")
     ))?;
+    #[cfg(feature = "text")]
+    out.line(&done.notes.line())?;
+    #[cfg(feature = "dicom")]
+    out.line(&done.scans.line())?;
     out.line("")?;
     let title = out.bold(&format!(
         "{:<36}{:>14}{:>12}",
@@ -304,6 +341,8 @@ fn next(kept: Option<&Path>, out: &mut Out) -> Result<()> {
         format!("iac cat {pack} --rows 10 | less"),
         format!("iac extract {pack} --dir {out_dir} --where \"path like '%.txt'\""),
         format!("iac verify {pack}"),
+        #[cfg(feature = "text")]
+        format!("iac text show {} P001 --list", quoted(&dir.join(NOTES_PACK))),
     ] {
         out.line(&format!("  {command}"))?;
     }
