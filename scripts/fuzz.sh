@@ -33,10 +33,12 @@ smoke_runs() {
         codec_lz4) echo 900000 ;;
         codec_jpeg) echo 80000 ;;
         codec_jxl) echo 3000 ;;
-        codec_jpeg2000) echo 20000 ;;
-        codec_jpegls) echo 100000 ;;
+        codec_jpeg2000) echo 50000 ;;
+        codec_jpegls) echo 500000 ;;
         text_block) echo 300000 ;;
         dicom) echo 30000 ;;
+        manifest) echo 600000 ;;
+        features_file) echo 250000 ;;
         *) echo 50000 ;;
     esac
 }

@@ -16,7 +16,7 @@ import zlib
 import numpy
 import pyarrow
 from iatro import iac
-from iatro.iac.adapters import text
+from iatro.iac.adapters import features, text, tiles
 
 STATE = {"records": {}}
 
@@ -305,6 +305,84 @@ def write_text(command):
     )
 
 
+def use_tiles(command):
+    reader = tiles.TilePackageReader(command["path"])
+    STATE["tiles"] = reader
+    load_batches(command)
+    return {"rows": reader.record_count}
+
+
+def check_tiles(command):
+    """The sum of a tile's samples, to be compared with ours."""
+    return {"sum": int(STATE["tiles"].read_array_at(command["row"]).sum(dtype="u8"))}
+
+
+def read_tiles(command):
+    chosen, read = STATE["batches"], STATE["tiles"].read_arrays_at
+
+    def work():
+        for rows in chosen:
+            read(rows, workers=command["workers"])
+
+    return measured(work)
+
+
+def find_tile(command):
+    """Opens a pack and reads the tile of an id: a call that gives the row alone is not there."""
+
+    def work():
+        for _ in range(command["repeat"]):
+            iac.clear_caches()
+            reader = tiles.TilePackageReader(command["path"])
+            reader.read_image(command["id"])
+            reader.close()
+
+    return measured(work)
+
+
+def find_tile_memory(command):
+    before = status("RssAnon")
+    reader = tiles.TilePackageReader(command["path"])
+    reader.read_image(command["id"])
+    return {"bytes": status("RssAnon") - before}
+
+
+def use_features(command):
+    """Opens a pack and reads all of it once, so that its pages are mapped."""
+    reader = features.FeatureCacheReader(command["path"])
+    STATE["features"] = reader
+    load_batches(command)
+    count, size = reader.record_count, command["batch"]
+    for first in range(0, count, size):
+        reader.read_features_at(range(first, min(first + size, count)))
+    gc.collect()
+    return {"rows": count}
+
+
+def as_floats(rows):
+    return numpy.asarray(STATE["features"].read_features_at(rows), dtype="<f4")
+
+
+def check_features(command):
+    """The checksum of some batches, to be compared with ours."""
+    found = 0
+    for rows in batches(command):
+        found = zlib.crc32(numpy.ascontiguousarray(as_floats(rows)).tobytes(), found)
+    return {"sum": found}
+
+
+def read_features(command):
+    chosen = batches(command)
+
+    def work():
+        kept = None  # a batch lives until the next one is there, as in a loop that uses it
+        for rows in chosen:
+            kept = as_floats(rows)
+        del kept
+
+    return measured(work)
+
+
 COMMANDS = {
     work.__name__: work
     for work in (
@@ -330,6 +408,14 @@ COMMANDS = {
         use_text,
         read_text,
         write_text,
+        use_tiles,
+        check_tiles,
+        read_tiles,
+        find_tile,
+        find_tile_memory,
+        use_features,
+        check_features,
+        read_features,
     )
 }
 

@@ -23,7 +23,7 @@ use crate::texts;
 /// What is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Clinical {
-    /// Patients, with [`DOCS`] documents of [`DOC_BYTES`] each.
+    /// Patients, with `DOCS` documents of `DOC_BYTES` each.
     pub patients: usize,
     /// Batches of random patients per round.
     pub batches: usize,

@@ -14,6 +14,7 @@
 pub mod clinical;
 pub mod clock;
 pub mod codecs;
+pub mod features;
 pub mod fixed;
 pub mod images;
 pub mod opens;
@@ -25,6 +26,7 @@ pub mod report;
 pub mod sample;
 pub mod serve;
 pub mod texts;
+pub mod tiles;
 pub mod writes;
 
 /// What can go wrong ends the program with a message.

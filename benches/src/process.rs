@@ -15,6 +15,15 @@ pub fn resident_bytes() -> Result<u64> {
     Ok(status("RssAnon")? + status("RssFile")?)
 }
 
+/// Bytes that are resident and no file's.
+///
+/// # Errors
+///
+/// When `/proc` cannot be read.
+pub fn own_bytes() -> Result<u64> {
+    status("RssAnon")
+}
+
 /// The most that was ever resident.
 ///
 /// # Errors

@@ -7,12 +7,13 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use iac_adapters::text::{ClinicalTextWriter, TextWriteOptions};
+use iac_adapters::tiles::TilePackReader;
 use iac_reader::{PackReader, ReadOptions};
 use iac_writer::{Table, build_pack_streaming};
 use serde_json::{Value, json};
 
 use crate::clock::measure;
-use crate::process::{peak_resident_bytes, resident_bytes, written_bytes};
+use crate::process::{own_bytes, peak_resident_bytes, resident_bytes, written_bytes};
 use crate::{Result, sample};
 
 /// Answers commands until the input ends: `open_first`, `open_memory`, `write` and
@@ -38,6 +39,7 @@ fn answer(command: &Value) -> Result<Value> {
         "write" => write(command),
         "plain_write" => plain_write(command),
         "text_memory" => text_memory(command),
+        "find_tile_memory" => find_tile_memory(command),
         other => Err(format!("unknown command {other}").into()),
     }
 }
@@ -104,6 +106,15 @@ fn text_memory(command: &Value) -> Result<Value> {
     }
     writer.finish()?;
     Ok(json!({"peak": peak_resident_bytes()?}))
+}
+
+/// Memory of this process's own that a reader takes once an id was looked up.
+fn find_tile_memory(command: &Value) -> Result<Value> {
+    let (path, id) = (text(command, "path")?, text(command, "id")?);
+    let before = own_bytes()?;
+    let tiles = TilePackReader::open(path)?;
+    black_box(tiles.read_rgb_by_id(id)?);
+    Ok(json!({"bytes": own_bytes()?.saturating_sub(before)}))
 }
 
 /// The payloads alone, in one file, with nothing but `write`.

@@ -46,8 +46,10 @@ fuzz_target!(
                 assert!(place == image);
                 if image.shape().channels() <= 4 {
                     for codec in all() {
-                        let again = codec.encode_image(&image.as_view()).unwrap();
-                        assert!(codec.decode_image(&again, &options).unwrap() == image);
+                        // Interleaving by sample is refused where the library would lose samples.
+                        if let Ok(again) = codec.encode_image(&image.as_view()) {
+                            assert!(codec.decode_image(&again, &options).unwrap() == image);
+                        }
                     }
                 }
             }
@@ -69,7 +71,8 @@ fn make() -> Vec<(String, Vec<u8>)> {
             let image = Image::new(shape, samples).unwrap();
             let options = JpeglsOptions::lossless().with_interleave(MODES[mode]).extended();
             let codec = options.with_near_lossless(near).codec().unwrap();
-            let payload = codec.encode_image(&image.as_view()).unwrap();
+            // By sample is refused where the library would lose samples.
+            let Ok(payload) = codec.encode_image(&image.as_view()) else { continue };
             made.push((format!("{mode}-{channels}-{near}"), payload));
         }
     }

@@ -11,12 +11,14 @@ use std::path::PathBuf;
 use clap::Parser;
 use iac_benches::clinical::Clinical;
 use iac_benches::codecs::Codecs;
+use iac_benches::features::Features;
 use iac_benches::fixed::Fixed;
 use iac_benches::images::{self, Images};
 use iac_benches::opens::Opens;
 use iac_benches::peer::Program;
 use iac_benches::reads::Reads;
 use iac_benches::report::{Goal, Section, to_json};
+use iac_benches::tiles::Tiles;
 use iac_benches::writes::Writes;
 use iac_benches::{Result, process, sample, serve};
 use serde_json::json;
@@ -54,7 +56,7 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 12] = [
+const SECTIONS: [&str; 14] = [
     "reads-1k",
     "reads-4-60k",
     "open-200k",
@@ -67,6 +69,8 @@ const SECTIONS: [&str; 12] = [
     "jpeg2000",
     "jpegls",
     "text",
+    "tiles",
+    "features",
 ];
 
 enum Task {
@@ -77,6 +81,8 @@ enum Task {
     Fixed(Fixed),
     Images(Images),
     Clinical(Clinical),
+    Tiles(Tiles),
+    Features(Features),
 }
 
 fn main() -> Result<()> {
@@ -109,6 +115,8 @@ fn main() -> Result<()> {
             Task::Fixed(fixed) => vec![fixed.run(folder, reference)?],
             Task::Images(images) => vec![images.run(folder, reference)?],
             Task::Clinical(clinical) => vec![clinical.run(folder, reference)?],
+            Task::Tiles(tiles) => tiles.run(folder, reference)?,
+            Task::Features(features) => vec![features.run(folder, reference)?],
         };
         for section in measured {
             println!("{section}");
@@ -130,7 +138,7 @@ fn main() -> Result<()> {
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 12] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 14] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",
@@ -229,6 +237,18 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 12] {
         memory_bytes: (1 << 30) / part,
         rounds,
     };
+    let image_tiles = Tiles {
+        tiles: if quick { 64 } else { 2000 },
+        rows: if quick { 20_000 } else { 1_000_000 },
+        rounds,
+    };
+    let features = Features {
+        rows: if quick { 5000 } else { 100_000 },
+        dim: 1024,
+        batches: if quick { 10 } else { 200 },
+        rounds,
+        times: 5.0,
+    };
     [
         Task::Reads(kilobyte),
         Task::Reads(tiles),
@@ -242,5 +262,7 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 12] {
         Task::Images(jpeg2000),
         Task::Images(jpegls),
         Task::Clinical(clinical),
+        Task::Tiles(image_tiles),
+        Task::Features(features),
     ]
 }

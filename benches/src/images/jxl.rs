@@ -153,6 +153,15 @@ impl Bare for Jxl {
     }
 }
 
+/// The library's decoder for images of this shape and type.
+///
+/// # Errors
+///
+/// When the library gives no handle.
+pub fn decoder(image: &Image) -> Result<Box<dyn Bare>> {
+    Ok(Box::new(Jxl::new(image.clone(), Some(1.0), 3)?))
+}
+
 /// The images and the ways to store them.
 ///
 /// # Errors

@@ -31,3 +31,5 @@ mod support;
 mod tools;
 #[path = "dicom/unindexed.rs"]
 mod unindexed;
+#[path = "dicom/values.rs"]
+mod values;

@@ -668,7 +668,7 @@ fn jpeg_files_are_kept_or_turned_into_jpeg_xl_without_loss() {
         &iac_codec::Limits::default(),
     );
     assert_eq!(rebuilt.unwrap().unwrap(), jpeg);
-    assert!(close(&transcoded.read_rgb(0).unwrap().pixels, &decoded.pixels, 4));
+    assert!(close(&transcoded.read_rgb(0).unwrap().pixels, &decoded.pixels, 48));
     let png = data("tiles/image_modes/images/L.png");
     let error = one_tile(&png, TilePackBuilder::new().jpeg_sources(JpegSources::Keep)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);

@@ -52,6 +52,17 @@ impl NewFile {
         })
     }
 
+    /// The same for what is made out of a file, which is never replaced by it.
+    pub(crate) fn create_from(input: &Path, path: &Path, overwrite: bool) -> Result<Self> {
+        if overwrite && same_place(input, path) {
+            return Err(Failure::usage(format!(
+                "{}: the result cannot go where its source is",
+                path.display()
+            )));
+        }
+        Self::create(path, overwrite)
+    }
+
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|error| self.failed(&error))
     }

@@ -353,3 +353,22 @@ fn digest_lines_for_people_hold_the_same_sums() {
     let record = &golden_json("none_a")["records"][1];
     assert_eq!(run.text(), format!("1  1  {}  =\n", record["sha256"].as_str().unwrap()));
 }
+
+#[test]
+fn a_result_never_replaces_the_pack_that_it_is_made_of() {
+    let folder = tempdir().unwrap();
+    let pack = small_pack(folder.path());
+    let before = fs::read(&pack).unwrap();
+    let detour = folder.path().join(".").join(pack.file_name().unwrap());
+    // A record's own file in a folder may have the pack's name.
+    let numbered = folder.path().join("0.bin");
+    fs::copy(&pack, &numbered).unwrap();
+    for place in [&pack, &detour] {
+        iac!("cat", &pack, "--rows", "0", "-o", place, "--overwrite").ended_with(2);
+        iac!("decode", &pack, "--rows", "0", "-o", place, "--overwrite").ended_with(2);
+        iac!("montage", &pack, "-o", place, "--overwrite").ended_with(2);
+    }
+    iac!("cat", &numbered, "--rows", "0", "--dir", folder.path(), "--overwrite").ended_with(2);
+    assert_eq!(fs::read(&pack).unwrap(), before);
+    assert_eq!(fs::read(&numbered).unwrap(), before);
+}

@@ -265,12 +265,21 @@ fn the_demo_keeps_a_folder_and_its_hints_work() {
     let folder = tempdir().unwrap();
     let dir = folder.path().join("my demo");
     let run = iac!("demo", "--dir", dir).succeeded();
-    let packs: &[&str] = if cfg!(feature = "text") {
-        &["cohort", "cohort.iac", "notes.iac"]
-    } else {
-        &["cohort", "cohort.iac"]
-    };
-    assert_eq!(names_in(&dir), packs);
+    let mut names = vec!["cohort", "cohort.iac"];
+    if cfg!(feature = "text") {
+        names.push("notes.iac");
+    }
+    if cfg!(feature = "dicom") {
+        names.extend(["scans", "scans.rad.iac"]);
+    }
+    if cfg!(all(feature = "tiles", feature = "features")) {
+        names.push("cohort.features.iac");
+        if cfg!(feature = "jxl") {
+            names.extend(["cohort.tiles.iac", "tiles", "tiles.csv", "tiles.png"]);
+        }
+    }
+    names.sort_unstable();
+    assert_eq!(names_in(&dir), names);
     let text = run.text();
     assert!(text.contains("2,000 files") && text.contains("plain copy in memory"), "{text}");
     let pack = dir.join("cohort.iac");
@@ -282,6 +291,38 @@ fn the_demo_keeps_a_folder_and_its_hints_work() {
     let run = iac!("cat", pack, "--rows", "10").succeeded();
     assert!(run.text().starts_with("Patient P000"), "{}", run.text());
     iac!("demo", "--dir", dir).ended_with(2);
+}
+
+#[cfg(all(feature = "tiles", feature = "features"))]
+#[test]
+fn the_demo_packs_tiles_and_features_or_says_why_not() {
+    let folder = tempdir().unwrap();
+    let dir = folder.path().join("demo");
+    let found = iac!("demo", "--dir", dir, "--json").succeeded().json();
+    let features = dir.join("cohort.features.iac");
+    assert_eq!((&found["features"]["rows"], &found["features"]["dim"]), (&json!(120), &json!(256)));
+    iac!("validate", "--input", features).succeeded();
+    iac!("verify", features, "--full").succeeded();
+    if !cfg!(feature = "jxl") {
+        assert!(found["tiles"]["skipped"].as_str().unwrap().contains("jxl"), "{found}");
+        return;
+    }
+    assert_eq!((&found["tiles"]["tiles"], &found["tiles"]["slides"]), (&json!(120), &json!(5)));
+    let tiles = dir.join("cohort.tiles.iac");
+    iac!("verify", tiles, "--full").succeeded();
+    let sheet = fs::metadata(dir.join("tiles.png")).unwrap();
+    assert_eq!(found["tiles"]["sheet_bytes"], sheet.len());
+    // Images and manifest make the same pack again.
+    let again = folder.path().join("again.iac");
+    let options = ["--beside-manifest", "--lossless", "--effort", "1"];
+    let mut command = common::command();
+    command.args(["pack", "tiles"]).arg(dir.join("tiles.csv")).arg("-o").arg(&again).args(options);
+    assert!(command.output().unwrap().status.success());
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&tiles).unwrap());
+    // The hint of the page.
+    let val = dir.join("val.tiles.iac");
+    let subset = iac!("subset", tiles, "--where", "split = 'val'", "-o", val, "--json");
+    assert_eq!(subset.succeeded().json()["rows"], 24);
 }
 
 #[test]

@@ -7,9 +7,10 @@ mod images;
 
 use std::time::{Duration, Instant};
 
-use iac_codec::jpeg::{JpegBackend, JpegOptions, Subsampling};
+use iac_codec::jpeg::{EncodedColorSpace, JpegBackend, JpegOptions, Subsampling};
 use iac_codec::{
-    Codec, CodecErrorKind, DamageHandling, DecodeOptions, Image, Limits, SamplesRef, Scale,
+    Codec, CodecErrorKind, DamageHandling, DecodeOptions, Image, Limits, SamplesMut, SamplesRef,
+    Scale,
 };
 use images::{assert_every_cut_is_refused, noise, shape, smooth, survive_flips};
 
@@ -154,4 +155,38 @@ fn scans_without_end_are_bounded() {
     stream.extend([0xFF, 0xD9]);
     let error = decoders()[0].decode_image(&stream, &DecodeOptions::default()).unwrap_err();
     assert!(matches!(error.kind(), CodecErrorKind::Limit | CodecErrorKind::Decode), "{error}");
+}
+
+#[test]
+fn what_damage_leaves_out_is_black_whatever_was_there_before() {
+    let options = DecodeOptions::default().with_damage(DamageHandling::Tolerate);
+    for stream in streams() {
+        let cut = &stream[..stream.len() - stream.len() / 8];
+        for decoder in decoders() {
+            let Ok(image) = decoder.decode_image(cut, &options) else { continue };
+            let mut place = image.clone();
+            match place.as_view_mut().samples_mut() {
+                SamplesMut::U8(samples) => samples.fill(0xAA),
+                SamplesMut::U16(samples) => samples.fill(0xAAAA),
+                _ => panic!(),
+            }
+            decoder.decode_image_into(cut, &mut place.as_view_mut(), &options).unwrap();
+            assert!(place == image, "{decoder:?}");
+        }
+    }
+}
+
+#[test]
+fn parts_of_tiff_files_that_lack_later_scans_are_refused() {
+    let tiff = JpegOptions::default().with_encoded_color_space(EncodedColorSpace::YCbCr);
+    let image = smooth(shape(17, 19, 3), 8, 3);
+    let progressive = JpegOptions::default().with_progressive(true).codec().unwrap();
+    let stream = progressive.encode_image(&image.as_view()).unwrap();
+    let decoder = tiff.codec().unwrap();
+    let whole = decoder.decode_image(&stream, &DecodeOptions::default()).unwrap();
+    for end in 0..stream.len() {
+        assert!(decoder.decode_image(&stream[..end], &DecodeOptions::default()).is_err(), "{end}");
+    }
+    let padded = [&stream[..], &[0]].concat();
+    assert_eq!(decoder.decode_image(&padded, &DecodeOptions::default()).unwrap(), whole);
 }

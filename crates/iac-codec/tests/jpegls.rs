@@ -106,8 +106,13 @@ fn corpus_decodes_exactly_or_is_refused() {
 #[test]
 fn every_small_shape_type_and_interleave_comes_back() {
     for interleave in MODES {
-        let codec =
-            JpeglsOptions::lossless().with_interleave(interleave).extended().codec().unwrap();
+        let options = JpeglsOptions::lossless().extended();
+        // By sample unless that would lose something.
+        let options = match interleave {
+            Interleave::Sample => options,
+            other => options.with_interleave(other),
+        };
+        let codec = options.codec().unwrap();
         for channels in 1..=4 {
             for height in [1, 2, 3, 7, 8, 16, 33] {
                 for width in [1, 2, 5, 8, 15, 17, 33] {
@@ -166,6 +171,34 @@ fn preset_parameters_are_kept_in_the_stream() {
     let codec =
         JpeglsOptions::lossless().with_bits_per_sample(10).with_preset(bad).codec().unwrap();
     assert!(codec.encode_image(&image.as_view()).is_err());
+}
+
+#[test]
+fn opacity_that_changes_alone_is_not_lost() {
+    let mut next = numbers(11);
+    for (height, width) in [(1, 1), (1, 9), (9, 1), (16, 16)] {
+        for colors in [1, 2] {
+            // Few colours, so that runs of them meet changes of the fourth channel.
+            let samples: Vec<u8> = (0..height * width * 4)
+                .map(|at| if at % 4 == 3 { next() as u8 } else { (next() % colors) as u8 })
+                .collect();
+            let image = Image::new(shape(height, width, 4), samples).unwrap();
+            assert_round_trip(&lossless(), &image, "changing opacity");
+            for mode in [Interleave::None, Interleave::Line] {
+                let codec = JpeglsOptions::lossless().with_interleave(mode).codec().unwrap();
+                assert_round_trip(&codec, &image, "changing opacity");
+            }
+        }
+    }
+    let image = Image::new(shape(1, 2, 4), vec![1_u8, 2, 3, 4, 1, 2, 3, 5]).unwrap();
+    let codec = JpeglsOptions::lossless().with_interleave(Interleave::Sample).codec().unwrap();
+    let error = codec.encode_image(&image.as_view()).unwrap_err();
+    assert_eq!(error.kind(), CodecErrorKind::Usage, "{error}");
+    assert_round_trip(&lossless(), &image, "changing opacity");
+    let near = JpeglsOptions::lossless().with_near_lossless(1).codec().unwrap();
+    let payload = near.encode_image(&image.as_view()).unwrap();
+    let decoded = near.decode_image(&payload, &options()).unwrap();
+    assert!(largest_difference(&decoded, &image) <= 1);
 }
 
 #[test]

@@ -96,6 +96,7 @@
 //! | `jpegls` | the codec `jpegls` (CharLS; needs cmake and a C++ compiler) |
 //! | `text`, `text-search` | packs of clinical text and paired text (the module `adapters`), on by default; full-text search over them |
 //! | `tiles`, `features` | packs of image tiles and of teacher features (the module `adapters`); on by default |
+//! | `dicom` | packs of one patient's DICOM objects (the module `adapters`); on by default, images need `jxl` |
 //! | `ndarray` | rows of fixed packs as arrays of the crate `ndarray` |
 //! | `full` | every codec with its best backend |
 //!

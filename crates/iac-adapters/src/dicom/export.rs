@@ -12,12 +12,14 @@ use iac_codec::{Codec, CodecSpec, Image, Parameters, Registry};
 use iac_format::TableKind;
 use iac_ops::Progress;
 
+use super::attributes::Attributes;
 use super::fault::Fault;
 use super::object::{DataSet, Element};
 use super::ordered::for_each_ordered;
 use super::pixels::{BITS_STORED, HIGH_BIT, PHOTOMETRIC, PLANAR, of_codec};
-use super::read::{Attributes, DicomPackReader, PixelSamples, Pixels};
+use super::read::DicomPackReader;
 use super::rle;
+use super::samples::{PixelSamples, Pixels};
 use super::syntax;
 use super::write::{self, PixelElement};
 use crate::columns::text_column;

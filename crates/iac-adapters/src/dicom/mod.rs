@@ -5,6 +5,7 @@
 //! the byte: spelling of numbers, padding, texts that could not be decoded, bits that no image
 //! uses. See `docs/dicom.md`.
 
+mod attributes;
 mod build;
 mod charset;
 mod document;
@@ -15,6 +16,7 @@ mod geometry;
 mod inputs;
 mod number;
 mod object;
+mod opening;
 mod ordered;
 mod parse;
 mod patient;
@@ -23,6 +25,7 @@ mod prepare;
 mod read;
 mod restore;
 mod rle;
+mod samples;
 pub(crate) mod schema;
 mod series;
 mod syntax;
@@ -31,6 +34,7 @@ mod text;
 mod values;
 mod write;
 
+pub use attributes::Attributes;
 pub use build::{DicomBuildReport, DicomPackBuilder, MalformedInput, OnBadInput, SkippedInput};
 pub use dicom_core::{Tag, VR};
 pub use encode::Malformed;
@@ -40,7 +44,8 @@ pub use inputs::{DicomInput, DicomInputs};
 pub use object::{DataSet, Element, ElementValue, MAX_NESTING};
 pub use parse::DicomFile;
 pub use patient::{Grouped, PatientInputs};
-pub use read::{Attributes, DicomPackReader, PixelBatch, PixelSamples, PixelType, Pixels, Series};
+pub use read::{DicomPackReader, Series};
+pub use samples::{PixelBatch, PixelSamples, PixelType, Pixels};
 pub use series::SeriesReport;
 pub use values::Window;
 

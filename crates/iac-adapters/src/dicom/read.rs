@@ -9,17 +9,17 @@ use arrow_array::types::UInt32Type;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use bytes::Bytes;
-use dicom_core::Tag;
 use iac_codec::{Codec, CodecError, DecodeOptions, ImageShape, SampleType, Samples, SamplesMut};
 use iac_format::TableKind;
 use iac_reader::{PackReader, ReadOptions, RecordOptions, VariableRecordPack};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::attributes::Attributes;
 use super::document::{Document, metadata_codec};
 use super::fault::Fault;
-use super::object::{DataSet, tag_text};
-use super::restore;
-use super::{DICOM_PATIENT, SCHEMA_VERSION};
+use super::object::DataSet;
+use super::opening::{check_header, read_series};
+use super::samples::{PixelBatch, PixelSamples, PixelType, Pixels};
 use crate::columns::{IntColumn, TextColumn, has_column, int_column, text_column};
 use crate::error::{AdapterError, Result};
 
@@ -41,130 +41,6 @@ pub struct Series {
     /// Instances that it has, as the pack says.
     pub instance_count: Option<u64>,
     pub(crate) template: (u64, u64, Option<u32>),
-}
-
-/// The type of an image's samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PixelType {
-    /// Unsigned, 8 bits.
-    U8,
-    /// Signed, 8 bits.
-    I8,
-    /// Unsigned, 16 bits.
-    U16,
-    /// Signed, 16 bits.
-    I16,
-}
-
-impl PixelType {
-    /// The name that packs and NumPy use.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::U8 => "uint8",
-            Self::I8 => "int8",
-            Self::U16 => "uint16",
-            Self::I16 => "int16",
-        }
-    }
-
-    /// Bytes of one sample.
-    #[must_use]
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::U8 | Self::I8 => 1,
-            Self::U16 | Self::I16 => 2,
-        }
-    }
-
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        [Self::U8, Self::I8, Self::U16, Self::I16].into_iter().find(|one| one.name() == name)
-    }
-}
-
-/// Samples, row after row, channels interleaved.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PixelSamples {
-    /// Unsigned, 8 bits.
-    U8(Vec<u8>),
-    /// Signed, 8 bits.
-    I8(Vec<i8>),
-    /// Unsigned, 16 bits.
-    U16(Vec<u16>),
-    /// Signed, 16 bits.
-    I16(Vec<i16>),
-}
-
-impl PixelSamples {
-    /// Their type.
-    #[must_use]
-    pub const fn pixel_type(&self) -> PixelType {
-        match self {
-            Self::U8(_) => PixelType::U8,
-            Self::I8(_) => PixelType::I8,
-            Self::U16(_) => PixelType::U16,
-            Self::I16(_) => PixelType::I16,
-        }
-    }
-
-    /// Little-endian bytes.
-    #[must_use]
-    pub fn to_le_bytes(&self) -> Vec<u8> {
-        match self {
-            Self::U8(samples) => samples.clone(),
-            Self::I8(samples) => samples.iter().map(|sample| sample.cast_unsigned()).collect(),
-            Self::U16(samples) => samples.iter().flat_map(|sample| sample.to_le_bytes()).collect(),
-            Self::I16(samples) => samples.iter().flat_map(|sample| sample.to_le_bytes()).collect(),
-        }
-    }
-
-    /// The samples as numbers.
-    pub fn iter(&self) -> Box<dyn Iterator<Item = i32> + '_> {
-        match self {
-            Self::U8(samples) => Box::new(samples.iter().map(|sample| i32::from(*sample))),
-            Self::I8(samples) => Box::new(samples.iter().map(|sample| i32::from(*sample))),
-            Self::U16(samples) => Box::new(samples.iter().map(|sample| i32::from(*sample))),
-            Self::I16(samples) => Box::new(samples.iter().map(|sample| i32::from(*sample))),
-        }
-    }
-
-    fn from_unsigned(pixel_type: PixelType, samples: Samples) -> Option<Self> {
-        Some(match (pixel_type, samples) {
-            (PixelType::U8, Samples::U8(samples)) => Self::U8(samples),
-            (PixelType::I8, Samples::U8(samples)) => {
-                Self::I8(samples.into_iter().map(u8::cast_signed).collect())
-            }
-            (PixelType::U16, Samples::U16(samples)) => Self::U16(samples),
-            (PixelType::I16, Samples::U16(samples)) => {
-                Self::I16(samples.into_iter().map(u16::cast_signed).collect())
-            }
-            _ => return None,
-        })
-    }
-}
-
-/// The image of one instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Pixels {
-    /// Height, width and channels.
-    pub shape: ImageShape,
-    /// The stored samples: never rescaled, inverted or windowed.
-    pub samples: PixelSamples,
-}
-
-/// Images of one shape and type, one behind the other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PixelBatch {
-    /// Height, width and channels of each.
-    pub shape: ImageShape,
-    /// How many there are.
-    pub count: usize,
-    /// The samples of all of them.
-    pub samples: PixelSamples,
 }
 
 /// Reads a pack of one patient's DICOM objects.
@@ -189,6 +65,7 @@ pub struct DicomPackReader {
     records: VariableRecordPack,
     shared: Arc<Shared>,
     check_crc: bool,
+    max_document_bytes: u64,
 }
 
 struct Shared {
@@ -277,7 +154,12 @@ impl DicomPackReader {
             codec,
             rows,
         };
-        Ok(Self { records, shared: Arc::new(shared), check_crc })
+        Ok(Self {
+            records,
+            shared: Arc::new(shared),
+            check_crc,
+            max_document_bytes: MAX_DOCUMENT_BYTES,
+        })
     }
 
     /// The pack: header, tables, stored bytes.
@@ -296,6 +178,13 @@ impl DicomPackReader {
     #[must_use]
     pub fn with_images(&self, options: DecodeOptions) -> Self {
         Self { records: self.records.with_images(options), ..self.clone() }
+    }
+
+    /// The same pack with another bound on what one template or delta may decompress to. Default
+    /// 1 GiB.
+    #[must_use]
+    pub fn with_max_document_bytes(&self, bytes: u64) -> Self {
+        Self { max_document_bytes: bytes, ..self.clone() }
     }
 
     /// The series, in the order of the table.
@@ -598,7 +487,7 @@ impl DicomPackReader {
 
     pub(crate) fn read_template(&self, series: &Series) -> Result<Document> {
         let stored = self.template_bytes(series)?;
-        Document::read(&stored, &self.shared.codec, MAX_DOCUMENT_BYTES).map_err(|fault| {
+        Document::read(&stored, &self.shared.codec, self.max_document_bytes).map_err(|fault| {
             AdapterError::Source {
                 path: self.reader().path().into(),
                 row: None,
@@ -652,7 +541,7 @@ impl DicomPackReader {
 
     pub(crate) fn delta(&self, row: u64) -> Result<Document> {
         let stored = self.delta_bytes(row)?;
-        Document::read(&stored, &self.shared.codec, MAX_DOCUMENT_BYTES)
+        Document::read(&stored, &self.shared.codec, self.max_document_bytes)
             .map_err(|fault| self.fault(row, fault))
     }
 
@@ -732,116 +621,6 @@ impl fmt::Debug for DicomPackReader {
     }
 }
 
-/// The metadata of one instance: what its series shares, and what is its own.
-#[derive(Clone)]
-pub struct Attributes {
-    pub(crate) template: Arc<Document>,
-    pub(crate) delta: Document,
-}
-
-impl Attributes {
-    /// Understands a template and a delta, given as JSON; both may come from anywhere. The messages
-    /// of errors hold no values.
-    ///
-    /// # Errors
-    ///
-    /// [`AdapterError::Source`] when one of them is no document of a pack.
-    pub fn parse(template: &[u8], delta: &[u8]) -> Result<Self> {
-        let parse = |name: &str, text: &[u8]| {
-            Document::parse(text).map_err(|fault| super::build::source_error(name, &fault))
-        };
-        Ok(Self { template: Arc::new(parse("template", template)?), delta: parse("delta", delta)? })
-    }
-
-    /// The data set that they describe, without pixel data.
-    ///
-    /// # Errors
-    ///
-    /// [`AdapterError::Source`] when they describe none.
-    pub fn to_data_set(&self) -> Result<DataSet> {
-        let restored = self.restore();
-        restored.map(|(data, _)| data).map_err(|fault| super::build::source_error("delta", &fault))
-    }
-
-    /// The JSON of an element: `{"vr": ..., "Value": [...]}`. Elements that JSON could not hold
-    /// are among the [`records`](Self::records).
-    #[must_use]
-    pub fn get(&self, tag: Tag) -> Option<&Value> {
-        let key = tag_text(tag);
-        self.delta.dataset.get(&key).or_else(|| self.template.dataset.get(&key))
-    }
-
-    /// The values of an element.
-    #[must_use]
-    pub fn values(&self, tag: Tag) -> &[Value] {
-        self.get(tag)
-            .and_then(|element| element.get("Value"))
-            .and_then(Value::as_array)
-            .map_or(&[], Vec::as_slice)
-    }
-
-    /// The first value of an element as text; a name as its alphabetic part.
-    #[must_use]
-    pub fn text(&self, tag: Tag) -> Option<&str> {
-        let first = self.values(tag).first()?;
-        first.as_str().or_else(|| first.get("Alphabetic")?.as_str())
-    }
-
-    /// The first value of an element as a number.
-    #[must_use]
-    pub fn number(&self, tag: Tag) -> Option<f64> {
-        restore::real(self.values(tag).first()?)
-    }
-
-    /// All values of an element as numbers; nothing when one is none.
-    #[must_use]
-    pub fn numbers(&self, tag: Tag) -> Option<Vec<f64>> {
-        let numbers: Option<Vec<f64>> = self.values(tag).iter().map(restore::real).collect();
-        numbers.filter(|numbers| !numbers.is_empty())
-    }
-
-    /// Records of elements that JSON could not hold as they were.
-    #[must_use]
-    pub fn records(&self) -> &[Value] {
-        &self.delta.errors
-    }
-
-    /// Every element in one JSON object.
-    #[must_use]
-    pub fn to_json(&self) -> Map<String, Value> {
-        let mut members = self.template.dataset.clone();
-        members.extend(self.delta.dataset.clone());
-        members
-    }
-
-    pub(crate) fn preamble(&self) -> Option<Vec<u8>> {
-        let text = self.delta.preamble.as_deref().or(self.template.preamble.as_deref())?;
-        restore::base64(text)
-    }
-
-    /// Data set and file meta.
-    pub(crate) fn restore(&self) -> super::fault::Result<(DataSet, DataSet)> {
-        let mut data = restore::data_set(&self.template.dataset, &self.delta.dataset)?;
-        let mut meta = restore::data_set(&self.template.file_meta, &self.delta.file_meta)?;
-        restore::apply_records(&self.delta.errors, &mut data, &mut meta)?;
-        if let Some(kept) = self.delta.iac.get("text").and_then(Value::as_array) {
-            restore::apply_kept(kept, &mut data, &mut meta)?;
-        }
-        Ok((data, meta))
-    }
-}
-
-/// Shows tags only: values belong to patients.
-impl fmt::Debug for Attributes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attributes")
-            .field("shared", &self.template.dataset.len())
-            .field("own", &self.delta.dataset.len())
-            .field("records", &self.delta.errors.len())
-            .finish()
-    }
-}
-
 fn codec_error(pack: &PackReader, row: Option<u64>, source: CodecError) -> AdapterError {
     AdapterError::Codec { path: pack.path().to_owned(), row, source }
 }
@@ -874,93 +653,4 @@ fn bool_column(pack: &PackReader, name: &str) -> Result<Vec<bool>> {
         values.extend(column.as_boolean().iter().map(|value| value.unwrap_or(true)));
     }
     Ok(values)
-}
-
-fn check_header(pack: &PackReader) -> Result<()> {
-    let header = pack.header();
-    let found = header.payload_type();
-    if found != Some(DICOM_PATIENT) {
-        return Err(AdapterError::PayloadType {
-            path: pack.path().to_owned(),
-            found: found.map(str::to_owned),
-            expected: DICOM_PATIENT,
-        });
-    }
-    let version = header.get("dicom_schema_version").and_then(restore::whole);
-    if version != Some(SCHEMA_VERSION.into()) {
-        let shown =
-            version.map_or_else(|| "that is not stated".to_owned(), |version| version.to_string());
-        return Err(AdapterError::Unsupported {
-            path: pack.path().to_owned(),
-            reason: format!(
-                "its DICOM schema has a version {shown}, but this library reads {SCHEMA_VERSION}"
-            ),
-        });
-    }
-    if header.get("codec").and_then(Value::as_str) != Some("jxl") {
-        return Err(AdapterError::schema(pack.path(), "codec", "is not jxl"));
-    }
-    let params = header.get("codec_params");
-    let truthy = |value: &Value| match value {
-        Value::Bool(value) => *value,
-        Value::Number(number) => number.as_f64() != Some(0.0),
-        _ => false,
-    };
-    if !params.and_then(|params| params.get("lossless")).is_some_and(truthy) {
-        return Err(AdapterError::schema(pack.path(), "codec_params", "does not say lossless"));
-    }
-    Ok(())
-}
-
-fn read_series(pack: &PackReader) -> Result<Vec<Series>> {
-    let table = pack.slide_table()?;
-    let int = |name| int_column(pack, TableKind::Slide, name);
-    let text = |name: &str| {
-        has_column(table, name).then(|| text_column(pack, TableKind::Slide, name)).transpose()
-    };
-    let (idx, offset, length) =
-        (int("series_idx")?, int("template_offset")?, int("template_length")?);
-    let crc32 = has_column(table, "template_crc32").then(|| int("template_crc32")).transpose()?;
-    let count = has_column(table, "instance_count").then(|| int("instance_count")).transpose()?;
-    let (study, series, modality) = (text("study_uid")?, text("series_uid")?, text("modality")?);
-    let mut found = Vec::new();
-    for row in 0..table.num_rows() {
-        let number = |column: &IntColumn, name: &str| {
-            column.get(row).and_then(|it| u64::try_from(it).ok()).ok_or_else(|| {
-                AdapterError::schema(
-                    pack.path(),
-                    name,
-                    format!("no usable number in row {row} of the series table"),
-                )
-            })
-        };
-        let word = |column: &Option<TextColumn>| {
-            column.as_ref().and_then(|column| column.get(row)).unwrap_or_default().to_owned()
-        };
-        let series_idx = number(&idx, "series_idx")?;
-        let series_idx =
-            u32::try_from(series_idx).ok().filter(|idx| *idx <= 0xFFFF).ok_or_else(|| {
-                AdapterError::schema(
-                    pack.path(),
-                    "series_idx",
-                    format!("{series_idx} is beyond 65535"),
-                )
-            })?;
-        found.push(Series {
-            series_idx,
-            study_uid: word(&study),
-            series_uid: word(&series),
-            modality: word(&modality),
-            instance_count: count
-                .as_ref()
-                .and_then(|it| it.get(row))
-                .and_then(|it| u64::try_from(it).ok()),
-            template: (
-                number(&offset, "template_offset")?,
-                number(&length, "template_length")?,
-                crc32.as_ref().and_then(|it| it.get(row)).and_then(|it| u32::try_from(it).ok()),
-            ),
-        });
-    }
-    Ok(found)
 }

@@ -5,7 +5,8 @@ use iac_codec::ImageShape;
 
 use super::object::DataSet;
 use super::pixels::PHOTOMETRIC;
-use super::read::{DicomPackReader, Pixels};
+use super::read::DicomPackReader;
+use super::samples::Pixels;
 use crate::error::{AdapterError, Result};
 
 const MODALITY_LUT: Tag = Tag(0x0028, 0x3000);

@@ -24,7 +24,7 @@ impl TilePackReader {
     ///
     /// # Errors
     ///
-    /// [`AdapterError::UnknownId`] when there is no such slide; [`AdapterError::Schema`] when the
+    /// [`AdapterError::UnknownId`](crate::AdapterError::UnknownId) when there is no such slide; [`AdapterError::Schema`](crate::AdapterError::Schema) when the
     /// tables do not tell where tiles lie.
     pub fn rows_starting_in(&self, slide_id: &str, rect: TileRect) -> Result<Vec<u64>> {
         let slide = self.table.slide_named(slide_id)?;
@@ -92,7 +92,7 @@ impl TilePackReader {
     ///
     /// # Errors
     ///
-    /// [`AdapterError::RowOutOfRange`]; otherwise as [`rows_starting_in`](Self::rows_starting_in).
+    /// [`AdapterError::RowOutOfRange`](crate::AdapterError::RowOutOfRange); otherwise as [`rows_starting_in`](Self::rows_starting_in).
     pub fn neighbours(&self, row: u64) -> Result<Vec<u64>> {
         let slide = self.table.slide_row(row)?;
         let [x, y] = self.table.stored_position(row)?;

@@ -338,3 +338,13 @@ fn altered_packs_give_errors_and_never_other_data() {
         }
     }
 }
+
+#[test]
+fn documents_that_are_too_large_are_a_limit() {
+    let path = data().join("ct_series/package.rad.iac");
+    let pack = DicomPackReader::open(path).unwrap();
+    let narrow = pack.with_max_document_bytes(100);
+    assert_eq!(narrow.attributes(0).unwrap_err().kind(), ErrorKind::Limit);
+    pack.attributes(0).unwrap();
+    narrow.attributes(0).unwrap_err();
+}

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &CatArgs, common: &Common) -> Result<ExitCode> {
         // A pack without records is reported as that, not as a matter of terminals.
         pack.span(first)?;
     }
-    let mut sink = Sink::open(&arguments.to, rows, Some("stored bytes"), ".bin")?;
+    let mut sink = Sink::open(&arguments.path, &arguments.to, rows, Some("stored bytes"), ".bin")?;
     let progress = Shown::beside_list(common, Unit::Rows);
     progress.begin("reading", Some(rows.len()));
     for row in rows.iter() {

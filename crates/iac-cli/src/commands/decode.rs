@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &DecodeArgs, common: &Common) -> Result<ExitCode> {
     // A codec that is missing is reported as that, not as a matter of terminals.
     Decoder::new(&pack, options.limits)?;
     let what = if format == Format::Json { None } else { Some("decoded bytes") };
-    let mut sink = Sink::open(to, rows, what, format.suffix())?;
+    let mut sink = Sink::open(&arguments.path, to, rows, what, format.suffix())?;
     let mut described = common.json.then(Out::new);
     let progress = Shown::beside_list(common, Unit::Rows);
     let mut relay = Relay::default();

@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &MontageArgs, common: &Common) -> Result<ExitCode> 
     let rows = super::dicom::render(&pack, rows, &mut options)?;
     let progress = Shown::new(common, Unit::Rows);
     let writing = interrupt::writing()?;
-    let mut file = NewFile::create(&arguments.output, arguments.overwrite)?;
+    let mut file = NewFile::create_from(&arguments.path, &arguments.output, arguments.overwrite)?;
     let sheet = montage(&pack, rows.as_ref(), &options, &progress)?;
     let png = write_png(&sheet.image.as_view()).map_err(|source| {
         Failure::from(OpsError::Picture {

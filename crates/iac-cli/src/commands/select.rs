@@ -39,6 +39,8 @@ pub(crate) enum Sink {
     Stdout(Out),
     File(NewFile, Writing),
     Folder {
+        /// The pack that the records come from.
+        pack: PathBuf,
         dir: PathBuf,
         suffix: &'static str,
         overwrite: bool,
@@ -49,9 +51,10 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Opens a destination for the records of `rows`; `what` names bytes that a terminal does not
+    /// Opens a destination for the records of `rows` of the pack at `path`; `what` names bytes that a terminal does not
     /// get, absent for text.
     pub(crate) fn open(
+        pack: &Path,
         to: &Destination,
         rows: &RowSelection,
         what: Option<&str>,
@@ -59,7 +62,7 @@ impl Sink {
     ) -> Result<Self> {
         if let Some(path) = &to.output {
             let writing = interrupt::writing()?;
-            return Ok(Self::File(NewFile::create(path, to.overwrite)?, writing));
+            return Ok(Self::File(NewFile::create_from(pack, path, to.overwrite)?, writing));
         }
         if let Some(dir) = &to.dir {
             if !to.overwrite && dir.is_dir() {
@@ -69,6 +72,7 @@ impl Sink {
                 }
             }
             return Ok(Self::Folder {
+                pack: pack.to_owned(),
                 dir: dir.clone(),
                 suffix,
                 overwrite: to.overwrite,
@@ -88,11 +92,12 @@ impl Sink {
         match self {
             Self::Stdout(out) => out.bytes(bytes),
             Self::File(file, _) => file.write(bytes),
-            Self::Folder { dir, suffix, overwrite, written, .. } => {
+            Self::Folder { pack, dir, suffix, overwrite, written, .. } => {
                 if !written.insert(row) {
                     return Ok(());
                 }
-                let mut file = NewFile::create(&file_in(dir, row, suffix), *overwrite)?;
+                let place = file_in(dir, row, suffix);
+                let mut file = NewFile::create_from(pack, &place, *overwrite)?;
                 file.write(bytes)?;
                 file.publish()
             }

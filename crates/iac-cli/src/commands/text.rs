@@ -331,7 +331,7 @@ fn export<D: TextDocument>(
     }
     let writing = arguments.output.as_ref().map(|_| interrupt::writing()).transpose()?;
     let mut file = match &arguments.output {
-        Some(path) => Some(NewFile::create(path, arguments.overwrite)?),
+        Some(path) => Some(NewFile::create_from(&arguments.path, path, arguments.overwrite)?),
         None => None,
     };
     let mut out = Out::new();

@@ -11,7 +11,7 @@
 //!
 //! Anything that libjpeg warns of is an error: missing data, a missing end marker, bytes between
 //! segments, a Huffman code that does not exist. With
-//! [`DamageHandling::Tolerate`](crate::DamageHandling::Tolerate) what there is comes back.
+//! [`DamageHandling::Tolerate`] what there is comes back.
 //!
 //! # Parameters
 //!
@@ -52,7 +52,7 @@ use crate::image::{misfit, reduce_into};
 use crate::{
     Codec, CodecError, ColorHandling, DamageHandling, DecodeOptions, Image, ImageCapabilities,
     ImageCodec, ImageInfo, ImageShape, ImageView, ImageViewMut, Parameters, Result, SampleType,
-    Scale,
+    SamplesMut, Scale,
 };
 use marker::{Color, Header, Process, Transform, join_tiff, unsupported, without_transform};
 
@@ -63,6 +63,13 @@ const MAX_KEPT_BYTES: usize = 4 << 20;
 
 /// Scans of a stream that are decoded at most; writers of progressive streams make about ten.
 const MAX_SCANS: u16 = 500;
+
+/// Scans that are decoded of an image of any size.
+const LEAST_SCANS: u16 = 32;
+
+/// How often scans may come upon a block of 8 x 8 in all, beyond [`LEAST_SCANS`]. A scan of a large
+/// image can have a few bytes, and still takes time for each block.
+const MAX_BLOCK_VISITS: u64 = 1 << 27;
 
 const SCALES: [Scale; 4] = [Scale::Full, Scale::Half, Scale::Quarter, Scale::Eighth];
 
@@ -123,8 +130,15 @@ impl Jpeg {
         with_joined(|joined| {
             if self.options.is_tiff() {
                 self.options.join(payload, joined)?;
+                let header = Header::read(joined, lenient)?;
+                // The end marker that joining puts there hides it when later scans are missing.
+                let several = header.process == Process::Progressive || header.several_scans;
+                if several && !lenient && !payload.windows(2).any(|two| two == [0xFF, marker::EOI])
+                {
+                    return Err(damaged("it is cut: there is no end-of-image marker".to_owned()));
+                }
                 if !stored {
-                    return run(joined, &Header::read(joined, lenient)?);
+                    return run(joined, &header);
                 }
                 let whole = joined.clone();
                 without_transform(&whole, lenient, joined)?;
@@ -341,6 +355,14 @@ impl ImageCodec for Jpeg {
             if found != place {
                 return Err(misfit(NAME, found, place));
             }
+            if options.damage == DamageHandling::Tolerate {
+                // What damage leaves out is not to be what the caller had there before.
+                match out.samples_mut() {
+                    SamplesMut::U8(samples) => samples.fill(0),
+                    SamplesMut::U16(samples) => samples.fill(0),
+                    _ => {}
+                }
+            }
             self.fill(stream, header, options, out)
         })
     }
@@ -368,8 +390,15 @@ const fn decodes_only() -> CodecError {
     CodecError::MissingFeature { name: NAME, feature: NAME }
 }
 
-fn too_many_scans() -> CodecError {
-    let allowed = u64::from(MAX_SCANS);
+/// Scans that a stream may have.
+fn max_scans(header: &Header) -> u16 {
+    let blocks = header.coefficient_bytes() >> 7;
+    let scans = MAX_BLOCK_VISITS.checked_div(blocks).unwrap_or(u64::MAX);
+    u16::try_from(scans).unwrap_or(u16::MAX).clamp(LEAST_SCANS, MAX_SCANS)
+}
+
+fn too_many_scans(header: &Header) -> CodecError {
+    let allowed = u64::from(max_scans(header));
     CodecError::Limit { what: "scans", found: allowed.saturating_add(1), allowed }
 }
 
@@ -391,4 +420,22 @@ fn with_joined<T>(run: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let _ = JOINED.try_with(|cell| cell.set(buffer));
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scans_of(side: u16) -> u16 {
+        let [high, low] = side.to_be_bytes();
+        let mut stream = vec![0xFF, marker::SOI];
+        stream.extend([0xFF, 0xC2, 0, 11, 8, high, low, high, low, 1, 1, 0x11, 0]);
+        stream.extend([0xFF, marker::SOS, 0, 8, 1, 1, 0, 0, 0, 0, 0]);
+        max_scans(&Header::read(&stream, false).unwrap())
+    }
+
+    #[test]
+    fn large_images_may_have_fewer_scans() {
+        assert_eq!([8, 4000, 8000, 16_000, 65_500].map(scans_of), [500, 500, 134, 33, 32]);
+    }
 }

@@ -20,7 +20,7 @@ use turbojpeg_sys as sys;
 
 use super::marker::{Header, Process, unsupported};
 use super::options::{JpegOptions, Subsampling};
-use super::{MAX_SCANS, NAME, damaged, too_many_scans};
+use super::{NAME, damaged, max_scans, too_many_scans};
 use crate::codec::u64_len;
 use crate::image::{ImageView, SamplesMut, SamplesRef, Scale};
 use crate::{CodecError, Limits, Result};
@@ -95,7 +95,7 @@ fn no_handle() -> CodecError {
     damaged("no memory for the library".to_owned())
 }
 
-fn decode_error(failure: &Failure, limits: &Limits) -> CodecError {
+fn decode_error(failure: &Failure, header: &Header, limits: &Limits) -> CodecError {
     let words = &failure.words;
     if words.contains("emory limit exceeded") {
         let allowed = limits.max_native_memory;
@@ -103,7 +103,7 @@ fn decode_error(failure: &Failure, limits: &Limits) -> CodecError {
         return CodecError::Limit { what: "bytes of native memory", found, allowed };
     }
     if words.contains("more than") && words.contains("scans") {
-        return too_many_scans();
+        return too_many_scans(header);
     }
     let known = ["nsupported", "not implemented", "omitted at compile time", "not supported"];
     if known.iter().any(|part| words.contains(part)) {
@@ -124,20 +124,24 @@ pub(super) fn decode(
     out: SamplesMut<'_>,
 ) -> Result<()> {
     let handle = Handle::new(sys::TJINIT_TJINIT_DECOMPRESS).ok_or_else(no_handle)?;
-    let fail = |failure: Failure| decode_error(&failure, limits);
+    let fail = |failure: Failure| decode_error(&failure, header, limits);
     let passed = |result: c_int| -> Result<()> {
         if result == 0 {
             return Ok(());
         }
         let failure = handle.failure();
-        if lenient && failure.warning { Ok(()) } else { Err(decode_error(&failure, limits)) }
+        if lenient && failure.warning {
+            Ok(())
+        } else {
+            Err(decode_error(&failure, header, limits))
+        }
     };
     let pixels = u64::from(header.width).saturating_mul(header.height.into());
     // Whole MiB, and 0 would be no limit.
     let memory = (limits.max_native_memory >> 20).clamp(1, u64::from(u16::MAX) << 4);
     for (parameter, value) in [
         (sys::TJPARAM_TJPARAM_STOPONWARNING, c_int::from(!lenient)),
-        (sys::TJPARAM_TJPARAM_SCANLIMIT, c_int::from(MAX_SCANS)),
+        (sys::TJPARAM_TJPARAM_SCANLIMIT, c_int::from(max_scans(header))),
         (sys::TJPARAM_TJPARAM_MAXPIXELS, c_int::try_from(pixels).unwrap_or(c_int::MAX)),
         (sys::TJPARAM_TJPARAM_MAXMEMORY, c_int::try_from(memory).unwrap_or(c_int::MAX)),
         (sys::TJPARAM_TJPARAM_SAVEMARKERS, 0),

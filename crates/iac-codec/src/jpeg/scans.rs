@@ -5,7 +5,7 @@
 
 use super::huffman::{Bits, Table, Tables, read_tables};
 use super::marker::{DHT, DRI, EOI, Header, Process, SOS, Walk};
-use super::{MAX_SCANS, damaged, too_many_scans};
+use super::{damaged, max_scans, too_many_scans};
 use crate::Result;
 
 /// Tests all scans of a stream with Huffman codes.
@@ -28,8 +28,8 @@ pub(super) fn check(stream: &[u8], header: &Header) -> Result<()> {
             }
             SOS => {
                 scans = scans.saturating_add(1);
-                if scans > MAX_SCANS {
-                    return Err(too_many_scans());
+                if scans > max_scans(header) {
+                    return Err(too_many_scans(header));
                 }
                 let data = stream.get(walk.position()..).unwrap_or_default();
                 let used = frame.check_scan(body, data, &tables, restart)?;

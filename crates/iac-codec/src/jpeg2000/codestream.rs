@@ -97,6 +97,8 @@ pub(super) struct Codestream {
     pub(super) false_transform: Option<usize>,
     /// The halvings that every tile and component has.
     pub(super) levels: u32,
+    /// Whether a part of it has high-throughput code blocks.
+    pub(super) is_ht: bool,
 }
 
 /// What the main header alone says.
@@ -434,7 +436,13 @@ impl Codestream {
         limits.check_native_memory(native_memory)?;
         let false_transform =
             (is_ht && header.is_falsely_transformed(payload)).then_some(header.transform_at);
-        Ok(Self { image: header.image, components: header.components, false_transform, levels })
+        Ok(Self {
+            image: header.image,
+            components: header.components,
+            false_transform,
+            levels,
+            is_ht,
+        })
     }
 }
 

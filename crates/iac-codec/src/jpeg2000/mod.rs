@@ -58,7 +58,8 @@ pub use options::{Container, Jpeg2000Options, Loss, Profile};
 use crate::image::{EXTENDED, misfit, reduce};
 use crate::{
     CodecError, ColorHandling, DecodeOptions, Image, ImageCapabilities, ImageCodec, ImageInfo,
-    ImageView, ImageViewMut, Parameters, Result, SampleType, SamplesMut, Scale,
+    ImageShape, ImageView, ImageViewMut, Parameters, Result, SampleType, SamplesMut, SamplesRef,
+    Scale,
 };
 use assemble::Plan;
 use codestream::{Area, Codestream, Header};
@@ -246,7 +247,7 @@ pub struct Region {
 
 /// Decodes a part of an image, at full size, without decoding what lies far from it.
 ///
-/// The samples are those that the part has in the full image. `options.scale` has no meaning here.
+/// HTJ2K streams are decoded as a whole, and the part is cut out. The samples are those that the part has in the full image. `options.scale` has no meaning here.
 ///
 /// ```
 /// use iac_codec::jpeg2000::{Jpeg2000Options, Region, decode_region};
@@ -301,9 +302,35 @@ pub fn decode_region(payload: &[u8], region: Region, options: &DecodeOptions) ->
     if sparse {
         return Err(unsupported("parts of images with subsampled components are not supported"));
     }
+    if stream.codestream.is_ht {
+        // The library gives wrong samples for a part of an image with high-throughput blocks.
+        let whole = stream.decode(&options.with_scale(Scale::Full))?;
+        return crop(&whole, region);
+    }
     stream.plan = Plan::new(&stream.file, &stream.codestream.components, area, options.color)?;
     let info = stream.plan.info;
     let mut part = Image::zeroed(info.shape, info.sample_type, &options.limits)?;
     stream.fill(0, Some(area), part.as_view_mut().samples_mut())?;
     Ok(part)
+}
+
+/// The part of an image that a region within it covers.
+fn crop(image: &Image, region: Region) -> Result<Image> {
+    fn cut<T: Copy>(samples: &[T], image: ImageShape, region: Region) -> Vec<T> {
+        let side = |side: u32| usize::try_from(side).unwrap_or(usize::MAX);
+        let channels = side(image.channels());
+        let row = side(image.width()).saturating_mul(channels).max(1);
+        let start = side(region.x).saturating_mul(channels);
+        let end = start.saturating_add(side(region.width).saturating_mul(channels));
+        let rows = samples.chunks_exact(row).skip(side(region.y)).take(side(region.height));
+        rows.flat_map(|row| row.get(start..end).unwrap_or_default()).copied().collect()
+    }
+    let whole = image.shape();
+    let shape = ImageShape::new(region.height, region.width, whole.channels())?;
+    match image.samples() {
+        SamplesRef::U8(samples) => Image::new(shape, cut(samples, whole, region)),
+        SamplesRef::U16(samples) => Image::new(shape, cut(samples, whole, region)),
+        SamplesRef::I16(samples) => Image::new(shape, cut(samples, whole, region)),
+        _ => Err(unsupported("it decodes to integers only")),
+    }
 }

@@ -89,8 +89,9 @@ impl JpeglsOptions {
         self
     }
 
-    /// How components follow each other; by sample unless set. Images of one channel have
-    /// nothing to interleave, and those of two channels always get separate scans.
+    /// How components follow each other; by sample unless set, or by line where four channels of
+    /// bytes would suffer from a defect of the library. Images of one channel have nothing to
+    /// interleave, and those of two channels always get separate scans.
     #[must_use]
     pub const fn with_interleave(mut self, interleave: Interleave) -> Self {
         self.interleave = Some(interleave);
@@ -208,6 +209,7 @@ impl ImageCodec for Jpegls {
             (1 | 2, _) => Interleave::None,
             (_, chosen) => chosen.unwrap_or(Interleave::Sample),
         };
+        let interleave = self.safe_interleave(interleave, image, bits)?;
         let reset = self.options.preset.map_or(0, |preset| preset.reset_value);
         if !matches!(reset, 0 | 64) && (interleave == Interleave::Sample || reset > 255) {
             return Err(refused(format!(
@@ -273,6 +275,29 @@ impl ImageCodec for Jpegls {
 }
 
 impl Jpegls {
+    /// Another interleave where the library would lose samples with the wanted one.
+    fn safe_interleave(
+        &self,
+        wanted: Interleave,
+        image: &ImageView<'_>,
+        bits: u8,
+    ) -> Result<Interleave> {
+        let shape = image.shape();
+        let SamplesRef::U8(samples) = image.samples() else { return Ok(wanted) };
+        if wanted != Interleave::Sample
+            || (shape.channels(), bits, self.options.near_lossless) != (4, 8, 0)
+            || !fourth_alone_changes(samples, shape.width())
+        {
+            return Ok(wanted);
+        }
+        if self.options.interleave.is_some() {
+            return Err(refused(
+                "pixels that differ in their fourth channel alone cannot be interleaved by sample",
+            ));
+        }
+        Ok(Interleave::Line)
+    }
+
     fn channels(&self, shape: ImageShape) -> Result<u8> {
         match u8::try_from(shape.channels()) {
             Ok(channels @ (1 | 3 | 4)) => Ok(channels),
@@ -300,6 +325,25 @@ fn highest(samples: SamplesRef<'_>) -> u16 {
         SamplesRef::U16(samples) => samples.iter().max().copied().unwrap_or(0),
         _ => 0,
     }
+}
+
+/// Whether a pixel differs from the one before it in the fourth channel alone.
+///
+/// The library's encoder for four interleaved bytes takes such pixels for equal, and drops the
+/// difference. Before the first pixel of a row stands the one above it, above the first row 0.
+fn fourth_alone_changes(pixels: &[u8], width: u32) -> bool {
+    let row = usize::try_from(width).unwrap_or(usize::MAX).saturating_mul(4).max(4);
+    let mut above = [0; 4];
+    pixels.chunks(row).any(|row| {
+        let (pixels, _) = row.as_chunks::<4>();
+        let mut left = above;
+        above = pixels.first().copied().unwrap_or_default();
+        pixels.iter().any(|pixel| {
+            let [a, b, c, fourth] = left;
+            left = *pixel;
+            pixel.starts_with(&[a, b, c]) && !pixel.ends_with(&[fourth])
+        })
+    })
 }
 
 fn encode(frame: &Frame, source: &[u8]) -> Result<Vec<u8>> {

@@ -153,13 +153,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    const fn two_bytes(&mut self) -> [u8; 2] {
+    pub(super) const fn two_bytes(&mut self) -> [u8; 2] {
         let [first, second, ..] = self.next().to_le_bytes();
         [first, second]
     }
 
     /// A number from `low` to `high`, both included.
-    const fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub(super) const fn between(&mut self, low: u64, high: u64) -> u64 {
         let choices = high.saturating_sub(low).saturating_add(1);
         match self.next().checked_rem(choices) {
             Some(rest) => low.saturating_add(rest),

@@ -6,6 +6,8 @@ mod measure;
 mod notes;
 #[cfg(feature = "dicom")]
 mod scans;
+#[cfg(all(feature = "tiles", feature = "features"))]
+mod tiles;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,12 +48,14 @@ const SCANS: [&str; 2] = ["scans", "scans.rad.iac"];
 #[command(after_help = "\
 Examples:
   iac demo
-  iac demo --dir my-demo     keeps my-demo/cohort (files), my-demo/cohort.iac and notes.iac (packs)
+  iac demo --dir my-demo     keeps files and packs in my-demo
 
 With --json, one object: {\"files\",\"source_bytes\",\"pack_bytes\",\"pack_seconds\",
 \"verify_seconds\",\"compared\",\"rates\":{WAY:{\"records_per_second\",\"bytes_per_second\"}},
-\"notes\":{\"patients\",\"documents\",\"file_bytes\",\"reads_per_second\"},\"pack\"} (\"pack\" only with
---dir).")]
+\"notes\":{\"patients\",\"documents\",\"file_bytes\",\"reads_per_second\"},
+\"tiles\":{\"tiles\",\"slides\",\"file_bytes\",\"sheet_bytes\",\"reads_per_second\"} or {\"skipped\"},
+\"features\":{\"rows\",\"dim\",\"dtype\",\"file_bytes\",\"reads_per_second\"},\"pack\"} (\"pack\" only
+with --dir).")]
 pub(crate) struct DemoArgs {
     /// Keep what is made in this folder
     #[arg(long, value_name = "DIR")]
@@ -68,6 +72,8 @@ struct Done {
     rates: Rates,
     #[cfg(feature = "text")]
     notes: notes::Notes,
+    #[cfg(all(feature = "tiles", feature = "features"))]
+    tiles: tiles::Tiles,
     #[cfg(feature = "dicom")]
     scans: scans::Scans,
 }
@@ -109,7 +115,18 @@ pub(crate) fn run(arguments: &DemoArgs, common: &Common) -> Result<ExitCode> {
 
 /// Refuses a folder that already holds what the demo makes.
 fn check_free(dir: &Path) -> Result<()> {
-    for name in [SOURCES, PACK, NOTES_PACK] {
+    let names = [
+        SOURCES,
+        PACK,
+        NOTES_PACK,
+        #[cfg(feature = "dicom")]
+        SCANS[0],
+        #[cfg(feature = "dicom")]
+        SCANS[1],
+    ];
+    #[cfg(all(feature = "tiles", feature = "features"))]
+    let names = names.into_iter().chain(tiles::NAMES);
+    for name in names {
         let path = dir.join(name);
         if path.symlink_metadata().is_ok() {
             return Err(Report::new(
@@ -187,6 +204,8 @@ fn work(home: &Path, common: &Common) -> Result<Done> {
         rates,
         #[cfg(feature = "text")]
         notes: notes::pack_notes(&sources, &home.join(NOTES_PACK), common)?,
+        #[cfg(all(feature = "tiles", feature = "features"))]
+        tiles: tiles::pack_tiles(home, common)?,
         #[cfg(feature = "dicom")]
         scans: scans::pack_scans(&home.join(SCANS[0]), &home.join(SCANS[1]), common)?,
     })
@@ -251,6 +270,10 @@ fn document(done: &Done, kept: Option<&Path>) -> Value {
     if let Some(members) = document.as_object_mut() {
         members.insert("notes".into(), done.notes.document());
     }
+    #[cfg(all(feature = "tiles", feature = "features"))]
+    if let Some(members) = document.as_object_mut() {
+        members.extend(done.tiles.documents().map(|(name, value)| (name.to_owned(), value)));
+    }
     #[cfg(feature = "dicom")]
     if let Some(members) = document.as_object_mut() {
         members.insert("scans".into(), done.scans.document());
@@ -296,6 +319,10 @@ fn page(done: &Done, kept: Option<&Path>, out: &mut Out) -> Result<()> {
     ))?;
     #[cfg(feature = "text")]
     out.line(&done.notes.line())?;
+    #[cfg(all(feature = "tiles", feature = "features"))]
+    for line in done.tiles.lines() {
+        out.line(&line)?;
+    }
     #[cfg(feature = "dicom")]
     out.line(&done.scans.line())?;
     out.line("")?;
@@ -323,7 +350,14 @@ fn page(done: &Done, kept: Option<&Path>, out: &mut Out) -> Result<()> {
         out.line(&note)?;
     }
     out.line("")?;
-    next(kept, out)
+    next(kept, out)?;
+    #[cfg(all(feature = "tiles", feature = "features"))]
+    if let Some(dir) = kept {
+        for command in done.tiles.commands(dir) {
+            out.line(&format!("  {command}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn next(kept: Option<&Path>, out: &mut Out) -> Result<()> {

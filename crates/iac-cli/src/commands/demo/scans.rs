@@ -58,20 +58,20 @@ fn shared(class: &str, modality: &str, series: &str, object: &str, instance: &st
 
 /// A slice: a body of soft tissue with a bone in it, in Hounsfield units with 1024 added.
 fn slice(random: &mut Random, place: u16) -> Vec<u8> {
-    let mut samples = Vec::with_capacity(usize::from(SIDE) * usize::from(SIDE) * 2);
+    let mut samples = Vec::new();
     let middle = f64::from(SIDE) / 2.0;
     for y in 0..SIDE {
         for x in 0..SIDE {
             let (dx, dy) = ((f64::from(x) - middle) / middle, (f64::from(y) - middle) / middle);
             let body = dx * dx / 0.7 + dy * dy / 0.45 < 1.0;
             let bone = dx * dx + (dy - 0.35).powi(2) < 0.012 + f64::from(place) / 4000.0;
-            let noise = i16::try_from(random.next() % 41).unwrap_or(0) - 20;
-            let value = match (body, bone) {
+            let noise = i16::try_from(random.next() % 41).unwrap_or(0).saturating_sub(20);
+            let value: i16 = match (body, bone) {
                 (_, true) => 1700,
                 (true, _) => 1064,
                 _ => 24,
-            } + noise;
-            samples.extend(value.to_le_bytes());
+            };
+            samples.extend(value.saturating_add(noise).to_le_bytes());
         }
     }
     samples
