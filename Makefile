@@ -18,6 +18,8 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 CARGO_TEST := cargo test --profile $(PROFILE)
 # Every codec and backend. Not --all-features: iac-format has a feature that is a test by itself.
 FULL := --features iac-codec/full,iatrocache/full,iac-cli/full,iac-adapters/text-search,iac-adapters/parquet,iac-cli/text-search
+# Crates that switch features of the others on, so that these would not be tested as they are alone.
+APART := --exclude iac-interop --exclude iac-benches
 
 .PHONY: help
 help: ## list these targets
@@ -56,8 +58,8 @@ doc: setup ## the API documentation, warnings as errors
 
 .PHONY: features
 features: setup ## each feature set compiles, and the tests pass with none and with the default ones
-	$(CARGO_TEST) --workspace --exclude iac-interop --no-default-features
-	$(CARGO_TEST) --workspace --exclude iac-interop
+	$(CARGO_TEST) --workspace $(APART) --no-default-features
+	$(CARGO_TEST) --workspace $(APART)
 	$(CARGO_TEST) -p iac-format --features serde-json-extremes
 	scripts/features.sh $(PROFILE)
 

@@ -269,7 +269,7 @@ fn the_demo_keeps_a_folder_and_its_hints_work() {
     if cfg!(feature = "text") {
         names.push("notes.iac");
     }
-    if cfg!(feature = "dicom") {
+    if cfg!(all(feature = "dicom", feature = "jxl")) {
         names.extend(["scans", "scans.rad.iac"]);
     }
     if cfg!(all(feature = "tiles", feature = "features")) {

@@ -38,8 +38,12 @@ pub(crate) fn pixel_hash(pixels: &Pixels) -> String {
     sha256(&pixels.samples.to_le_bytes())
 }
 
+/// Whether a codec is there with a backend that also encodes.
 pub(crate) fn has_codec(name: &str) -> bool {
-    iac_codec::compiled_codecs().contains(&name)
+    let spec = iac_codec::CodecSpec::new(name, iac_codec::Parameters::new());
+    iac_codec::Registry::builtin().create(&spec).is_ok_and(|codec| {
+        codec.image_capabilities().map_or(true, |found| !found.sample_types.is_empty())
+    })
 }
 
 /// The files of a case, in the order of their names.

@@ -54,6 +54,10 @@ pub fn transcode_jpeg(jpeg: &[u8], options: TranscodeOptions) -> Result<Vec<u8>>
         let first = jpeg.get(..12).unwrap_or(jpeg).escape_ascii();
         return Err(refused(format!("it starts with \"{first}\", as no JPEG file does")));
     }
+    // The library takes memory for all that the file claims before it has read any of it.
+    if let Some(samples) = claimed_samples(jpeg) {
+        options.limits.check_samples(samples)?;
+    }
     let stream = native::transcode(jpeg, options.effort).map_err(refused)?;
     match native::reconstruct(&stream, &options.limits)? {
         Some(rebuilt) if rebuilt == jpeg => Ok(stream),
@@ -71,6 +75,47 @@ pub fn reconstruct_jpeg(payload: &[u8], limits: &Limits) -> Result<Option<Vec<u8
     native::reconstruct(payload, limits)
 }
 
+/// Height x width x components of the frame header (ITU-T T.81, B.2.2); nothing where there is none
+/// in front of the first scan, which the library refuses.
+fn claimed_samples(jpeg: &[u8]) -> Option<u64> {
+    let mut rest = jpeg.get(2..)?;
+    loop {
+        let marker = rest.iter().position(|byte| *byte != 0xFF)?;
+        let (code, segment) = rest.get(marker..)?.split_first()?;
+        let (length, _) = segment.split_first_chunk()?;
+        let length = usize::from(u16::from_be_bytes(*length));
+        match code {
+            0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
+                let [_, _, _, high, low, wide, narrow, components] = segment.first_chunk()?;
+                let height = u64::from(u16::from_be_bytes([*high, *low]));
+                let width = u64::from(u16::from_be_bytes([*wide, *narrow]));
+                return height.checked_mul(width)?.checked_mul(u64::from(*components));
+            }
+            0xD9 | 0xDA => return None,
+            _ => rest = segment.get(length..)?,
+        }
+    }
+}
+
 fn refused(reason: String) -> CodecError {
     CodecError::encode(NAME, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CodecErrorKind;
+
+    #[test]
+    fn sizes_that_a_jpeg_file_claims_are_tested_before_the_library_believes_them() {
+        let frame = [0xFF, 0xC2, 0, 11, 8, 0xFF, 0xDC, 0xFF, 0xDC, 1, 1, 0x11, 0];
+        let mut jpeg = vec![0xFF, 0xD8, 0xFF, 0xE0, 0, 4, 1, 2, 0xFF];
+        jpeg.extend(frame);
+        assert_eq!(claimed_samples(&jpeg), Some(65_500 * 65_500));
+        let error = transcode_jpeg(&jpeg, TranscodeOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), CodecErrorKind::Limit);
+        for cut in 0..jpeg.len() {
+            let _ = transcode_jpeg(&jpeg[..cut], TranscodeOptions::default());
+        }
+    }
 }
