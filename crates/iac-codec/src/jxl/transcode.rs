@@ -55,9 +55,7 @@ pub fn transcode_jpeg(jpeg: &[u8], options: TranscodeOptions) -> Result<Vec<u8>>
         return Err(refused(format!("it starts with \"{first}\", as no JPEG file does")));
     }
     // The library takes memory for all that the file claims before it has read any of it.
-    if let Some(samples) = claimed_samples(jpeg) {
-        options.limits.check_samples(samples)?;
-    }
+    options.limits.check_samples(claimed_samples(jpeg))?;
     let stream = native::transcode(jpeg, options.effort).map_err(refused)?;
     match native::reconstruct(&stream, &options.limits)? {
         Some(rebuilt) if rebuilt == jpeg => Ok(stream),
@@ -75,26 +73,28 @@ pub fn reconstruct_jpeg(payload: &[u8], limits: &Limits) -> Result<Option<Vec<u8
     native::reconstruct(payload, limits)
 }
 
-/// Height x width x components of the frame header (ITU-T T.81, B.2.2); nothing where there is none
-/// in front of the first scan, which the library refuses.
-fn claimed_samples(jpeg: &[u8]) -> Option<u64> {
-    let mut rest = jpeg.get(2..)?;
-    loop {
-        let marker = rest.iter().position(|byte| *byte != 0xFF)?;
-        let (code, segment) = rest.get(marker..)?.split_first()?;
-        let (length, _) = segment.split_first_chunk()?;
-        let length = usize::from(u16::from_be_bytes(*length));
-        match code {
-            0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
-                let [_, _, _, high, low, wide, narrow, components] = segment.first_chunk()?;
-                let height = u64::from(u16::from_be_bytes([*high, *low]));
-                let width = u64::from(u16::from_be_bytes([*wide, *narrow]));
-                return height.checked_mul(width)?.checked_mul(u64::from(*components));
-            }
-            0xD9 | 0xDA => return None,
-            _ => rest = segment.get(length..)?,
+/// The largest height x width x components that any frame header claims (ITU-T T.81, B.2.2).
+///
+/// The library passes over bytes between segments, so that headers can be anywhere. What looks like
+/// one inside another segment counts too, which can only refuse a file that none would hold by
+/// chance: length, precision and components must fit together.
+fn claimed_samples(jpeg: &[u8]) -> u64 {
+    let claims = jpeg.windows(10).filter_map(|window| {
+        let [0xFF, 0xC0..=0xCF, long, short, 8, high, low, wide, narrow, components @ 1..=4] =
+            *window
+        else {
+            return None;
+        };
+        let length = u64::from(u16::from_be_bytes([long, short]));
+        let components = u64::from(components);
+        if length != components.saturating_mul(3).saturating_add(8) {
+            return None;
         }
-    }
+        let height = u64::from(u16::from_be_bytes([high, low]));
+        let width = u64::from(u16::from_be_bytes([wide, narrow]));
+        Some(height.saturating_mul(width).saturating_mul(components))
+    });
+    claims.max().unwrap_or(0)
 }
 
 fn refused(reason: String) -> CodecError {
@@ -111,7 +111,11 @@ mod tests {
         let frame = [0xFF, 0xC2, 0, 11, 8, 0xFF, 0xDC, 0xFF, 0xDC, 1, 1, 0x11, 0];
         let mut jpeg = vec![0xFF, 0xD8, 0xFF, 0xE0, 0, 4, 1, 2, 0xFF];
         jpeg.extend(frame);
-        assert_eq!(claimed_samples(&jpeg), Some(65_500 * 65_500));
+        assert_eq!(claimed_samples(&jpeg), 65_500 * 65_500);
+        let error = transcode_jpeg(&jpeg, TranscodeOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), CodecErrorKind::Limit);
+        // Bytes that belong to no segment do not hide it.
+        jpeg.splice(8..8, [1, 2, 3]);
         let error = transcode_jpeg(&jpeg, TranscodeOptions::default()).unwrap_err();
         assert_eq!(error.kind(), CodecErrorKind::Limit);
         for cut in 0..jpeg.len() {
