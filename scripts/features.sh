@@ -6,6 +6,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 profile=${1:-ci}
 
+# Nothing is linked here, so libjxl need not be built, which each set of features would do anew. In a
+# folder of its own, since what was built for the tests would be thrown away otherwise.
+export GAMUT_JXL_SYS_SKIP_NATIVE=1
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/features"
+
 combinations() {
     cargo metadata --no-deps --format-version 1 | python3 -c '
 import json, sys
