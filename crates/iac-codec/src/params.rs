@@ -1,6 +1,6 @@
 //! Parameters of the format's own codecs: tolerant on read, strict on encode.
 
-use crate::{CodecError, Parameters, Result};
+use crate::{CodecError, Parameters};
 
 /// Takes parameters out of a header's object.
 ///
@@ -26,7 +26,7 @@ impl<'a> ParameterReader<'a> {
         name: &'static str,
         default: i32,
         range: std::ops::RangeInclusive<i32>,
-    ) -> Result<i32> {
+    ) -> crate::Result<i32> {
         let Some(value) = self.parameters.get(name) else { return Ok(default) };
         let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
         if let Some(number) = number.filter(|number| range.contains(number)) {
