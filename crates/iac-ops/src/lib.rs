@@ -82,4 +82,4 @@ mod walk;
 
 pub use error::{OpsError, Result};
 pub use iac_format::{ErrorKind, TableKind};
-pub use progress::{Cancel, NoProgress, Progress};
+pub use progress::{Cancel, NoProgress, Progress, Task};

@@ -75,17 +75,19 @@ impl Progress for Cancel {
 }
 
 /// A piece of work that is shown; it ends with its scope.
-pub(crate) struct Task<'a> {
+pub struct Task<'a> {
     progress: &'a dyn Progress,
 }
 
 impl<'a> Task<'a> {
-    pub(crate) fn begin(progress: &'a dyn Progress, what: &str, total: Option<u64>) -> Self {
+    /// Begins a piece of work of so many units, where their number is known.
+    pub fn begin(progress: &'a dyn Progress, what: &str, total: Option<u64>) -> Self {
         progress.begin(what, total);
         Self { progress }
     }
 
-    pub(crate) fn advance(&self, units: u64) {
+    /// Counts units as done.
+    pub fn advance(&self, units: u64) {
         self.progress.advance(units);
     }
 }
