@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use bytes::Bytes;
 use iac_adapters::text::{
     ClinicalDoc, ClinicalTextReader, ClinicalTextWriter, PatientText, TextReadOptions,
     TextWriteOptions, decode_block,
@@ -136,6 +137,7 @@ impl Clinical {
                 return Err(format!("row {row} does not give its patient back").into());
             }
         }
+        let stored = (0..rows).map(|row| one.pack().read(row)).collect::<Result<Vec<_>, _>>()?;
         let whole = long.read_at(0)?;
         let tenth = u64::try_from(LONG / 10)?;
 
@@ -165,7 +167,8 @@ impl Clinical {
             })?;
             series.add("many on two", both.per(count));
             series.add("pure", pure(&one, some)?.per(count));
-            series.add("block alone", block_alone(&one, some)?.per(count));
+            series.add("bare codec", bare(&stored, some)?.per(count));
+            series.add("bare pure codec", bare_pure(&stored, some)?.per(count));
 
             let ((), all) = measure(|| {
                 for _ in 0..tenth {
@@ -246,11 +249,27 @@ fn pure(reader: &ClinicalTextReader, batches: &[Vec<u64>]) -> Result<Sample> {
     })
 }
 
-/// Decompression without what becomes of the block.
-fn block_alone(reader: &ClinicalTextReader, batches: &[Vec<u64>]) -> Result<Sample> {
+/// The C library alone, over the same records.
+fn bare(stored: &[Bytes], batches: &[Vec<u64>]) -> Result<Sample> {
+    let mut block = vec![0; 1 << 20];
     over(batches, |rows| {
         for row in rows {
-            black_box(reader.block_at(*row)?);
+            black_box(brotlic::decompress(&stored[usize::try_from(*row)?], &mut block)?);
+        }
+        Ok(())
+    })
+}
+
+/// The crate in pure Rust alone.
+fn bare_pure(stored: &[Bytes], batches: &[Vec<u64>]) -> Result<Sample> {
+    let codec = BrotliOptions::default().with_backend(BrotliBackend::PureRust).codec()?;
+    let limits = Limits::default();
+    let mut block = Vec::new();
+    over(batches, |rows| {
+        for row in rows {
+            block.clear();
+            codec.decode_bytes_append(&stored[usize::try_from(*row)?], &mut block, &limits)?;
+            black_box(&block);
         }
         Ok(())
     })
@@ -267,15 +286,15 @@ fn lines_of() -> Vec<Line> {
     };
     let twice = Some(Goal::TimesReference(2.0));
     let reference = Some("reference");
-    let block = Some("block alone");
+    let bare = Some("bare codec");
     vec![
-        line("patients one by one", "one by one", reference, block, Basis::Cpu, twice),
-        line("many patients", "many", reference, block, Basis::Cpu, twice),
+        line("patients one by one", "one by one", reference, bare, Basis::Cpu, twice),
+        line("many patients", "many", reference, bare, Basis::Cpu, twice),
         line(
             "  without the C library",
             "pure",
             reference,
-            None,
+            Some("bare pure codec"),
             Basis::Cpu,
             Some(Goal::TimesReference(1.2)),
         ),

@@ -16,7 +16,8 @@ use iac_adapters::AdapterError;
 use iac_adapters::text::import::FolderPatients;
 use iac_adapters::text::{
     BlockError, ClinicalDoc, ClinicalTextReader, ClinicalTextWriter, FolderOptions, PatientText,
-    TextColumns, TextFilter, TextReadOptions, TextWriteOptions, encode_block, write_folder,
+    TextColumns, TextFilter, TextReadOptions, TextWriteOptions, WrittenPatient, encode_block,
+    write_folder,
 };
 use iac_adapters::text_pair::{
     ClinicalDocPair, ClinicalTextPairReader, ClinicalTextPairWriter, PatientTextPair,
@@ -408,7 +409,12 @@ fn patients_become_folders_that_can_be_packed_again() {
     let reader = ClinicalTextReader::open(&path).unwrap();
     let out = folder.path().join("out");
     let options = FolderOptions::default();
-    let summary = write_folder(&reader, &out, &options, &iac_ops::NoProgress).unwrap();
+    let mut told = Vec::new();
+    let mut tell = |patient: WrittenPatient| {
+        told.push(serde_json::to_value(patient).unwrap());
+        Ok(())
+    };
+    let summary = write_folder(&reader, &out, &options, &iac_ops::NoProgress, &mut tell).unwrap();
     assert_eq!((summary.patients, summary.files, summary.renamed), (2, 3, 2));
     assert_eq!(fs::read_to_string(out.join("P1/_.._x.txt")).unwrap(), patients[0].docs[0].text);
     assert_eq!(fs::read_to_string(out.join("P2/patient~2.txt")).unwrap(), patients[1].docs[0].text);
@@ -416,12 +422,107 @@ fn patients_become_folders_that_can_be_packed_again() {
         serde_json::from_slice(&fs::read(out.join("P1/patient.json")).unwrap()).unwrap();
     assert_eq!(about["docs"][0]["doc_id"], "../x");
     assert_eq!(about["docs"][0]["files"]["text"], "_.._x.txt");
-    let error = write_folder(&reader, &out, &options, &iac_ops::NoProgress).unwrap_err();
+    assert_eq!(told.len(), 2);
+    assert_eq!((&told[1]["row"], &told[1]["dir"]), (&json!(1), &json!("P2")));
+    for name in ["patient_id", "institution", "docs"] {
+        assert_eq!(told[0][name], about[name]);
+    }
+    let bytes = patients[0].docs[0].text.len();
+    assert_eq!(told[0]["docs"][0]["bytes"], json!(bytes));
+    let mut quiet = |_| Ok(());
+    let error =
+        write_folder(&reader, &out, &options, &iac_ops::NoProgress, &mut quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists);
-    let mut some = FolderOptions::default();
-    (some.rows, some.overwrite) = (Some(vec![1]), true);
-    assert_eq!(write_folder(&reader, &out, &some, &iac_ops::NoProgress).unwrap().patients, 1);
+    let some = FolderOptions::default().rows(vec![1]).overwrite(true);
+    let summary = write_folder(&reader, &out, &some, &iac_ops::NoProgress, &mut quiet).unwrap();
+    assert_eq!(summary.patients, 1);
     let again: Vec<PatientText> = FolderPatients::open(&out).unwrap().map(Result::unwrap).collect();
     assert_eq!(again.len(), 2);
     assert_eq!(again[0].docs.len(), 2);
+}
+
+#[test]
+fn many_threads_read_by_row_id_and_document_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.iac");
+    let mut patients: Vec<PatientText> =
+        (0..60).map(|number| patient(number, number % 5)).collect();
+    // Twice the same id: the last one counts.
+    patients[59].patient_id = "P7".to_owned();
+    write(&path, &quick().duplicates(true).columns(TextColumns::all()), &patients);
+    let reader = ClinicalTextReader::open(&path).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8_u64 {
+            let (reader, patients) = (reader.clone(), &patients);
+            scope.spawn(move || {
+                for step in 0..200_u64 {
+                    let row = (step * 7 + thread * 11) % 60;
+                    let expected = &patients[usize::try_from(row).unwrap()];
+                    match step % 4 {
+                        0 => assert_eq!(&reader.read_at(row).unwrap(), expected),
+                        1 => {
+                            let read = reader.read_many(&[row, 7, row]).unwrap();
+                            assert_eq!((&read[0], &read[1]), (expected, &patients[7]));
+                            assert_eq!(read[0], read[2]);
+                        }
+                        2 => {
+                            let id = &expected.patient_id;
+                            let expected = if id == "P7" { &patients[59] } else { expected };
+                            assert_eq!(&reader.read(id).unwrap(), expected);
+                        }
+                        _ => {
+                            let docs = reader.read_manifest_at(row).unwrap().docs;
+                            assert_eq!(docs.len(), expected.docs.len());
+                            for (number, doc) in (0..).zip(&expected.docs) {
+                                assert_eq!(&reader.read_doc(row, number).unwrap(), doc);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(reader.rows_of("P7").unwrap(), [7, 59]);
+    assert_eq!(reader.patient_ids().unwrap().len(), 59);
+}
+
+#[test]
+fn texts_that_overlap_come_in_any_order_or_leave_bytes_out_are_legal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.iac");
+    let body = "abcé病def".as_bytes();
+    let block = |docs: &[(u64, u64)]| {
+        let docs: Vec<String> = docs
+            .iter()
+            .map(|(at, bytes)| {
+                format!("{{\"doc_id\": \"d\", \"offset\": {at}, \"length\": {bytes}}}")
+            })
+            .collect();
+        let manifest = format!("{{\"docs\": [{}], \"other\": [1, {{}}]}}", docs.join(", "));
+        let mut block = u32::try_from(manifest.len()).unwrap().to_le_bytes().to_vec();
+        block.extend_from_slice(manifest.as_bytes());
+        block.extend_from_slice(body);
+        block
+    };
+    let end = u64::try_from(body.len()).unwrap();
+    let blocks = [
+        block(&[(5, 3), (0, 8), (3, 2), (end, 0), (u64::MAX, 0)]),
+        block(&[(0, end + 1)]),
+        block(&[(u64::MAX, 2)]),
+        block(&[(1, u64::MAX)]),
+        block(&[(0, 4)]),
+        block(&[(4, 4)]),
+    ];
+    let pack = pack_of(&path, &blocks, &["a", "b", "c", "d", "e", "f"]);
+    let reader = ClinicalTextReader::from_reader(pack, TextReadOptions::default()).unwrap();
+    let read = reader.read_at(0).unwrap();
+    let texts: Vec<&str> = read.docs.iter().map(|doc| doc.text.as_str()).collect();
+    assert_eq!(texts, ["病", "abcé病", "é", "", ""]);
+    for row in 1..6 {
+        for error in [reader.read_at(row).unwrap_err(), reader.read_doc(row, 0).unwrap_err()] {
+            let AdapterError::Block { source, .. } = error else { panic!("{error}") };
+            let name = if row < 4 { "span" } else { "text_not_utf8" };
+            assert_eq!(source.name(), name, "row {row}: {source}");
+        }
+    }
 }

@@ -28,9 +28,7 @@ fn data(name: &str) -> PathBuf {
 }
 
 fn all() -> TextCheckOptions {
-    let mut options = TextCheckOptions::default();
-    options.decode = u64::MAX;
-    options
+    TextCheckOptions::default().decode(u64::MAX)
 }
 
 fn checked(pack: &PackReader, options: &TextCheckOptions) -> TextCheck {
@@ -79,8 +77,7 @@ fn what_is_legal_but_odd_is_a_warning_and_a_fault_when_strict() {
     assert!(check.is_sound(), "{:?}", check.faults);
     assert!(!check.warnings.is_empty());
     assert!(check.warnings.iter().all(|fault| fault.check == "patient_id"));
-    let mut strict = all();
-    strict.strict = true;
+    let strict = all().strict(true);
     let check = checked(&pack, &strict);
     assert!(!check.is_sound() && check.warnings.is_empty());
 
@@ -206,16 +203,13 @@ fn damaged_records_are_told_by_checksum_and_by_decoding() {
     assert_eq!(faults(&check), [("checksum", Some(1)), ("decode", Some(1))]);
     assert_eq!((check.decoded, check.crc_checked), (3, 3));
 
-    let mut some = TextCheckOptions::default();
-    (some.decode, some.crc, some.spread) = (1, 0, false);
+    let some = TextCheckOptions::default().decode(1).crc(0).spread(false);
     let check = checked(&pack, &some);
     assert!(check.is_sound());
     assert_eq!((check.decoded, check.crc_checked), (1, 0));
-    some.spread = true;
-    some.decode = 2;
+    let some = some.spread(true).decode(2);
     assert!(checked(&pack, &some).is_sound());
-    some.max_faults = 0;
-    some.decode = 3;
+    let some = some.max_faults(0).decode(3);
     let check = checked(&pack, &some);
     assert_eq!((check.total_faults, check.faults.len()), (1, 0));
 }

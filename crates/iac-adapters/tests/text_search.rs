@@ -162,3 +162,128 @@ fn both_texts_of_a_pair_are_found() {
     assert_eq!(index.search("report", 5).unwrap()[0].field, "source_text");
     assert_eq!(index.search("short", 5).unwrap()[0].field, "compressed_text");
 }
+
+fn copied(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn an_index_of_another_pack_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let path = pack(folder.path(), &["tumour"]);
+    let foreign = pack(other.path(), &["another tumour"]);
+    build_index(&ClinicalTextReader::open(&foreign).unwrap(), &NoProgress).unwrap();
+    copied(&index_folder(&foreign), &index_folder(&path));
+    let reader = ClinicalTextReader::open(&path).unwrap();
+    let message = SearchIndex::open(&reader).unwrap_err().to_string();
+    assert!(message.contains("another content"), "{message}");
+}
+
+#[test]
+fn an_index_with_any_altered_shortened_or_added_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = pack(folder.path(), &TEXTS);
+    let reader = ClinicalTextReader::open(&path).unwrap();
+    build_index(&reader, &NoProgress).unwrap();
+    let target = index_folder(&path);
+    let names: Vec<_> = fs::read_dir(&target)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|file| file.extension().is_none_or(|ending| ending != "lock"))
+        .collect();
+    assert!(names.len() > 5, "{names:?}");
+    let refused = |what: &str, file: &Path| {
+        let error = SearchIndex::open(&reader).err().unwrap_or_else(|| panic!("{what} {file:?}"));
+        assert_eq!(error.kind(), ErrorKind::Usage, "{what} {file:?}: {error}");
+        assert!(error.to_string().contains("make it anew"), "{what} {file:?}: {error}");
+    };
+    for file in &names {
+        let sound = fs::read(file).unwrap();
+        if file.file_name().unwrap() != "iac-index.json" && !sound.is_empty() {
+            for at in [0, sound.len() / 2, sound.len() - 1] {
+                let mut bytes = sound.clone();
+                bytes[at] ^= 0x20;
+                fs::write(file, &bytes).unwrap();
+                refused("altered", file);
+            }
+        }
+        fs::write(file, &sound[..sound.len() / 2]).unwrap();
+        refused("shortened", file);
+        fs::remove_file(file).unwrap();
+        refused("removed", file);
+        fs::write(file, &sound).unwrap();
+        SearchIndex::open(&reader).unwrap();
+    }
+    let added = target.join("0123456789abcdef0123456789abcdef.store");
+    fs::write(&added, "x").unwrap();
+    refused("added", &added);
+    // A new one helps in any case.
+    build_index(&reader, &NoProgress).unwrap();
+    SearchIndex::open(&reader).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn links_in_the_place_of_an_index_or_its_files_are_not_followed() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let path = pack(folder.path(), &TEXTS);
+    let reader = ClinicalTextReader::open(&path).unwrap();
+    build_index(&reader, &NoProgress).unwrap();
+    let target = index_folder(&path);
+    let elsewhere = folder.path().join("elsewhere");
+    fs::rename(&target, &elsewhere).unwrap();
+    symlink(&elsewhere, &target).unwrap();
+    assert_eq!(SearchIndex::open(&reader).unwrap_err().kind(), ErrorKind::Usage);
+    assert_eq!(build_index(&reader, &NoProgress).unwrap_err().kind(), ErrorKind::Usage);
+    assert!(elsewhere.join("meta.json").exists());
+
+    fs::remove_file(&target).unwrap();
+    copied(&elsewhere, &target);
+    SearchIndex::open(&reader).unwrap();
+    for name in ["meta.json", "iac-index.json"] {
+        fs::remove_file(target.join(name)).unwrap();
+        symlink(elsewhere.join(name), target.join(name)).unwrap();
+        assert_eq!(SearchIndex::open(&reader).unwrap_err().kind(), ErrorKind::Usage, "{name}");
+        fs::remove_file(target.join(name)).unwrap();
+        fs::copy(elsewhere.join(name), target.join(name)).unwrap();
+    }
+    SearchIndex::open(&reader).unwrap();
+}
+
+#[test]
+fn queries_that_nobody_types_are_answered_or_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = pack(folder.path(), &TEXTS);
+    let reader = ClinicalTextReader::open(&path).unwrap();
+    build_index(&reader, &NoProgress).unwrap();
+    let index = SearchIndex::open(&reader).unwrap();
+    for query in [
+        "(".repeat(100_000),
+        format!("{}tumour{}", "(".repeat(8), ")".repeat(8)),
+        format!("{}tumour{}", "(".repeat(9), ")".repeat(9)),
+        "tumour ".repeat(1000),
+        "-".repeat(8000),
+        "\"".repeat(8000),
+        "a:".repeat(4000),
+        "text:/(a{1000}){1000}/".to_owned(),
+        "text:[* TO *]".to_owned(),
+        "*".to_owned(),
+        "tumour^1e400".to_owned(),
+        "\u{202e}\u{0}".to_owned(),
+        String::new(),
+        "x".repeat(100_000),
+    ] {
+        let start = std::time::Instant::now();
+        match index.search(&query, 5) {
+            Ok(hits) => assert!(hits.len() <= 5),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Usage, "{error}"),
+        }
+        assert!(start.elapsed().as_secs() < 5, "{}", &query[..query.len().min(40)]);
+    }
+}

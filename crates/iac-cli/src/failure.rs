@@ -192,10 +192,10 @@ impl Relay {
     }
 
     /// What the call has come to.
-    pub(crate) fn settle<T>(self, result: Result<T, OpsError>) -> Result<T> {
+    pub(crate) fn settle<T, E: Into<Failure>>(self, result: Result<T, E>) -> Result<T> {
         match self.0 {
             Some(failure) => Err(failure),
-            None => Ok(result?),
+            None => result.map_err(Into::into),
         }
     }
 }

@@ -65,18 +65,69 @@ fn patients_are_packed_shown_and_exported_again() {
     assert_eq!(again, patients());
     let dir = folder.path().join("out");
     let arguments = ["text", "export", &pack, "--dir", dir.to_str().unwrap(), "--json"];
-    let summary = run(arguments).succeeded().json();
-    assert_eq!(summary["summary"]["files"], 2);
+    let told = run(arguments).succeeded().json_lines();
+    assert_eq!(told.len(), 3);
+    assert_eq!(told[2]["summary"]["files"], 2);
     assert_eq!(fs::read_to_string(dir.join("P1/P1_1.txt")).unwrap(), "No residual tumour.\n");
     run(arguments).ended_with(2);
     let dir = folder.path().join("extracted");
     run(["extract", &pack, "--dir", dir.to_str().unwrap(), "--rows", "1"]).succeeded();
     assert!(dir.join("P2/patient.json").exists() && !dir.join("P1").exists());
+    let dir = folder.path().join("listed");
+    let told =
+        run(["extract", &pack, "--dir", dir.to_str().unwrap(), "--json"]).succeeded().json_lines();
+    assert_eq!(told.len(), 3);
+    for (row, (line, patient)) in told.iter().zip(patients()).enumerate() {
+        assert_eq!(line["row"], json!(row));
+        assert_eq!(line["patient_id"], patient["patient_id"]);
+        assert_eq!(line["institution"], patient["institution"]);
+        let docs = line["docs"].as_array().unwrap();
+        assert_eq!(docs.len(), patient["docs"].as_array().unwrap().len());
+        for (doc, mut whole) in docs.iter().zip(patient["docs"].as_array().unwrap().clone()) {
+            let home = dir.join(line["dir"].as_str().unwrap());
+            let text = fs::read_to_string(home.join(doc["files"]["text"].as_str().unwrap()));
+            let text = text.unwrap();
+            assert_eq!(doc["bytes"], json!(text.len()));
+            // With the texts in place of the files it is what was packed.
+            let mut again = doc.as_object().unwrap().clone();
+            again.remove("files");
+            again.remove("bytes");
+            assert_eq!(whole.as_object_mut().unwrap().remove("text"), Some(json!(text)));
+            assert_eq!(json!(again), whole);
+        }
+    }
+    assert_eq!(told[2]["summary"]["patients"], 2);
     let counts = run(["text", "counts", &pack, "--json"]).succeeded().json();
     assert_eq!(counts["documents"], 2);
     assert_eq!(counts["institutions"]["b"], json!({"rows": 1, "documents": 0}));
     let rows = run(["ls", &pack, "--json"]).succeeded().json_lines();
     assert_eq!((&rows[0]["patient_id"], &rows[0]["num_docs"]), (&json!("P1"), &json!(2)));
+}
+
+#[test]
+fn pairs_are_listed_counted_and_extracted_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("pairs.jsonl");
+    let pair = json!({"patient_id": "P1", "institution": "a", "docs": [
+        {"doc_id": "1", "source_text": "A long report.", "compressed_text": "Short."}]});
+    fs::write(&source, format!("{pair}\n")).unwrap();
+    let pack = folder.path().join("pairs.iac").to_str().unwrap().to_owned();
+    let arguments = ["pack", "text-pair", source.to_str().unwrap(), "-o", &pack];
+    run(arguments.into_iter().chain(["--index-columns"])).succeeded();
+    let rows = run(["ls", &pack, "--json"]).succeeded().json_lines();
+    assert_eq!(rows[0]["source_raw_bytes"], 14);
+    assert_eq!(rows[0]["compressed_raw_bytes"], 6);
+    let stats = run(["stats", &pack, "--json"]).succeeded().json();
+    assert_eq!(stats["documents"], 1);
+    assert_eq!(stats["decoded_bytes"], rows[0]["raw_bytes"]);
+    assert_eq!(stats["groups"][1]["column"], "institution");
+    let dir = folder.path().join("out");
+    let told = run(["extract", &pack, "--dir", dir.to_str().unwrap(), "--json"]).succeeded();
+    let line = &told.json_lines()[0];
+    let files = &line["docs"][0]["files"];
+    assert_eq!(files["source_text"], "1.source_text.txt");
+    let file = dir.join("P1").join(files["compressed_text"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(file).unwrap(), "Short.");
 }
 
 #[test]

@@ -171,3 +171,70 @@ fn untrue_size_of_a_frame_is_an_error_also_beside_a_frame_without_one() {
         assert_eq!(error.kind(), CodecErrorKind::Decode, "{error}");
     }
 }
+
+/// Bits in the order in which Brotli reads them.
+#[cfg(feature = "brotli")]
+#[derive(Default)]
+struct Bits {
+    bytes: Vec<u8>,
+    used: u32,
+}
+
+#[cfg(feature = "brotli")]
+impl Bits {
+    fn put(&mut self, value: u64, count: u32) {
+        for bit in 0..count {
+            if self.used % 8 == 0 {
+                self.bytes.push(0);
+            }
+            *self.bytes.last_mut().unwrap() |= ((value >> bit & 1) as u8) << (self.used % 8);
+            self.used += 1;
+        }
+    }
+}
+
+/// A short stream with more literals than the only block of them has. Decoders that take that for
+/// missing input write past their buffers.
+#[cfg(feature = "brotli")]
+#[test]
+fn brotli_block_of_the_only_kind_that_runs_out_is_an_error() {
+    let mut bits = Bits::default();
+    bits.put(0b1111, 4); // a window of 2^24 bytes
+    // A metablock of 100 bytes as they are, so that the window is not full when the block is.
+    bits.put(0, 1); // not the last one
+    bits.put(0, 2); // four digits of 4 bits
+    bits.put(99, 16);
+    bits.put(1, 1);
+    bits.bytes.extend([b'b'; 100]);
+    bits.used = 0;
+    // The last metablock, of 2^24 bytes.
+    bits.put(0b01, 2);
+    bits.put(2, 2); // six digits
+    bits.put(0xFF_FFFF, 24);
+    bits.put(0, 3); // one kind of block for literals, commands and distances
+    bits.put(0, 6); // no postfix, no direct distances
+    bits.put(0, 2); // context mode
+    bits.put(0, 2); // one tree for literals, one for distances
+    for (symbol, width) in [(u64::from(b'a'), 8), (504, 10), (0, 6)] {
+        bits.put(0b0001, 4); // a tree of one symbol, which takes no bits
+        bits.put(symbol, width);
+    }
+    // Each command: 22,594 literals and so many more, then a copy of two bytes.
+    bits.put((1 << 24) - 100 - 22_594, 24);
+    bits.put(0, 24);
+    for backend in common::brotli_backends() {
+        let options = iac_codec::brotli::BrotliOptions::default().with_backend(backend);
+        let (name, codec) = (format!("{backend:?}"), options.codec().unwrap());
+        for behind in [0, 9, 20, 40] {
+            let payload = [&bits.bytes[..], &vec![0xFF; behind]].concat();
+            let error = codec.decode_bytes(&payload, &Limits::default()).unwrap_err();
+            assert_eq!(error.kind(), CodecErrorKind::Decode, "{name}: {error}");
+            let limits = Limits::default().with_max_decoded_bytes(1 << 20);
+            let error = codec.decode_bytes(&payload, &limits).unwrap_err();
+            assert_eq!(error.kind(), CodecErrorKind::Limit, "{name}: {error}");
+            let whole = &mut |_: &[u8]| usize::MAX;
+            let error = codec.decode_bytes_prefix(&payload, whole, &Limits::default()).unwrap_err();
+            assert_eq!(error.kind(), CodecErrorKind::Decode, "{name}: {error}");
+        }
+    }
+}

@@ -163,8 +163,7 @@ fn read_all<D: TextDocument>(path: &Path, patients: &[Patient<D>]) {
             assert_eq!(&reader.read_doc(row, number).unwrap(), doc);
         }
     }
-    let mut options = TextCheckOptions::default();
-    options.decode = u64::MAX;
+    let options = TextCheckOptions::default().decode(u64::MAX);
     let check = check_text_pack(&PackReader::open(path).unwrap(), &options).unwrap();
     assert!(check.is_sound() && check.warnings.is_empty(), "{check:?}");
 }

@@ -1,6 +1,8 @@
 //! What a pack is, at a glance.
 
-use arrow_array::{Array, UInt64Array};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt32Type, UInt64Type};
 use iac_codec::CodecSpec;
 use iac_format::Crc32State;
 use iac_reader::{PackKind, PackReader, ReadError, Table};
@@ -182,7 +184,7 @@ fn facts(pack: &PackReader, kind: PackKind) -> Result<Facts> {
         PackKind::Segment => {}
     }
     if facts.payload_type.as_deref() == Some(RAW_FILES) {
-        facts.original_bytes = original_bytes(pack)?;
+        facts.original_bytes = sum_of(pack, BYTES_COLUMN)?;
     }
     Ok(facts)
 }
@@ -195,19 +197,24 @@ fn check_still_there(pack: &PackReader) -> Result<()> {
     }
 }
 
-fn original_bytes(pack: &PackReader) -> Result<Option<u64>> {
+/// The sum of a column of unsigned numbers; nothing where there is none, or where it has nulls.
+pub(crate) fn sum_of(pack: &PackReader, name: &str) -> Result<Option<u64>> {
     let table = pack.index_table()?;
-    if !matches!(table.stream().column_index(BYTES_COLUMN), Ok(Some(_))) {
+    if !matches!(table.stream().column_index(name), Ok(Some(_))) {
         return Ok(None);
     }
     let mut sum = 0_u64;
-    for batch in table.columns(&[BYTES_COLUMN])? {
-        let column = batch.column(0).as_any().downcast_ref::<UInt64Array>();
-        let Some(column) = column.filter(|column| column.null_count() == 0) else {
+    for batch in table.columns(&[name])? {
+        let column = batch.column(0);
+        if column.null_count() > 0 {
             return Ok(None);
-        };
-        for bytes in column.values() {
-            sum = sum.saturating_add(*bytes);
+        }
+        if let Some(column) = column.as_primitive_opt::<UInt64Type>() {
+            sum = column.values().iter().fold(sum, |sum, n| sum.saturating_add(*n));
+        } else if let Some(column) = column.as_primitive_opt::<UInt32Type>() {
+            sum = column.values().iter().fold(sum, |sum, n| sum.saturating_add(u64::from(*n)));
+        } else {
+            return Ok(None);
         }
     }
     Ok(Some(sum))

@@ -7,7 +7,10 @@ use serde::Serialize;
 
 use crate::carry::{column, slide_numbers, texts};
 use crate::error::Result;
-use crate::info::{SizeStats, info};
+use crate::info::{SizeStats, info, sum_of};
+
+/// The extension of packs of text whose index may say how many bytes records had (`raw_bytes`).
+const TEXT_COLUMNS: &str = "iac.text.columns";
 
 /// Columns whose values rows are counted by.
 const COUNTED: [&str; 5] = ["split", "patient_id", "institution", "modality", "level"];
@@ -31,6 +34,8 @@ pub struct Stats {
     pub rows: u64,
     /// Rows of the slide table.
     pub slides: u64,
+    /// Documents of all rows, where the index counts them (`num_docs`).
+    pub documents: Option<u64>,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Bytes of the data segment.
@@ -90,6 +95,7 @@ pub fn stats(pack: &PackReader, most: usize) -> Result<Stats> {
         kind: kind.as_str(),
         rows,
         slides: pack.slide_table()?.num_rows(),
+        documents: sum_of(pack, "num_docs")?,
         file_bytes: info.file_bytes,
         data_bytes,
         table_bytes: layout.slide_table.length.saturating_add(layout.index_table.length),
@@ -120,6 +126,9 @@ fn decoded_bytes(
         let side = |name| header.get(name).and_then(serde_json::Value::as_u64);
         let pixels = side("tile_width")?.checked_mul(side("tile_height")?)?;
         return pixels.checked_mul(3)?.checked_mul(rows);
+    }
+    if header.extensions().contains(&TEXT_COLUMNS) {
+        return sum_of(pack, "raw_bytes").ok()?;
     }
     original
 }

@@ -15,6 +15,8 @@ use crate::error::{ReadError, Result};
 use crate::gather::{Piece, length_of, lost, no_memory, share_of};
 use crate::pack::PackReader;
 use crate::prefetch::load_ahead;
+use crate::sizes::Sizes;
+use crate::target::{Growing, Part, Target};
 
 /// Stored bytes that are worth a thread: fast codecs take about 20 microseconds for these, several
 /// times what handing them over costs.
@@ -70,95 +72,10 @@ pub(crate) struct Decoding<'a> {
     pub(crate) pack: &'a PackReader,
     pub(crate) codec: &'a Codec,
     pub(crate) limits: &'a Limits,
+    /// What the index says of the sizes of decoded records.
+    pub(crate) sizes: Option<&'a Sizes>,
     /// Where the pieces of the batch start, if not in the file.
     pub(crate) loaded: Option<&'a [u8]>,
-}
-
-/// Where decoded records go, one behind the other.
-trait Target {
-    /// The next `length` bytes; nothing where they cannot be had.
-    fn room(&mut self, length: usize) -> Option<&mut [u8]>;
-    /// Counts the next `length` bytes as filled.
-    fn advance(&mut self, length: usize);
-    /// Decodes a payload whose size is not known behind what is there, and counts its bytes.
-    fn append(
-        &mut self,
-        codec: &Codec,
-        stored: &[u8],
-        limits: &Limits,
-    ) -> Result<usize, CodecError>;
-}
-
-/// A buffer that grows. What an earlier use left behind `filled` is written over, not cleared.
-struct Growing<'a> {
-    buffer: &'a mut Vec<u8>,
-    filled: usize,
-}
-
-impl Target for Growing<'_> {
-    #[inline]
-    fn room(&mut self, length: usize) -> Option<&mut [u8]> {
-        let end = self.filled.checked_add(length)?;
-        if end > self.buffer.len() {
-            self.buffer.try_reserve(end.saturating_sub(self.buffer.len())).ok()?;
-            self.buffer.resize(end, 0);
-        }
-        self.buffer.get_mut(self.filled..end)
-    }
-
-    fn advance(&mut self, length: usize) {
-        self.filled = self.filled.saturating_add(length);
-    }
-
-    fn append(
-        &mut self,
-        codec: &Codec,
-        stored: &[u8],
-        limits: &Limits,
-    ) -> Result<usize, CodecError> {
-        self.buffer.truncate(self.filled);
-        codec.decode_bytes_append(stored, self.buffer, limits)?;
-        let length = self.buffer.len().saturating_sub(self.filled);
-        self.filled = self.buffer.len();
-        Ok(length)
-    }
-}
-
-/// A part of a buffer that another thread fills the rest of.
-struct Part<'a> {
-    buffer: &'a mut [u8],
-    filled: usize,
-}
-
-impl Target for Part<'_> {
-    #[inline]
-    fn room(&mut self, length: usize) -> Option<&mut [u8]> {
-        self.buffer.get_mut(self.filled..self.filled.checked_add(length)?)
-    }
-
-    fn advance(&mut self, length: usize) {
-        self.filled = self.filled.saturating_add(length);
-    }
-
-    fn append(
-        &mut self,
-        codec: &Codec,
-        stored: &[u8],
-        limits: &Limits,
-    ) -> Result<usize, CodecError> {
-        // Places are laid out for payloads of known size only, so this is for codecs that change
-        // their mind.
-        let record = codec.decode_bytes(stored, limits)?;
-        let expected = self.buffer.len().saturating_sub(self.filled);
-        let room = self.room(record.len()).ok_or_else(|| CodecError::OutputSize {
-            name: codec.name().to_owned(),
-            expected: u64::try_from(expected).unwrap_or(u64::MAX),
-            found: u64::try_from(record.len()).unwrap_or(u64::MAX),
-        })?;
-        room.copy_from_slice(&record);
-        self.advance(record.len());
-        Ok(record.len())
-    }
 }
 
 /// What one thread decoded.
@@ -177,16 +94,9 @@ impl Decoding<'_> {
         let mut scratch = Vec::new();
         let stored = self.stored(&piece, self.memory(), &mut scratch)?;
         self.pack.check(&piece, stored)?;
-        let Some(length) = self.believed_length(&piece, stored)? else {
-            let record = self.codec.decode_bytes(stored, self.limits);
-            return record.map(Bytes::from).map_err(|source| self.codec_error(&piece, source));
-        };
         let mut record = Vec::new();
-        let mut target = Growing { buffer: &mut record, filled: 0 };
-        let room = target.room(length).ok_or_else(|| no_memory(self.content(), length))?;
-        self.codec
-            .decode_bytes_into(stored, room, self.limits)
-            .map_err(|source| self.codec_error(&piece, source))?;
+        self.decode(&piece, stored, &mut Growing { buffer: &mut record, filled: 0 })?;
+        record.shrink_to_fit();
         Ok(Bytes::from(record))
     }
 
@@ -472,25 +382,50 @@ impl Decoding<'_> {
             sum.update(stored);
             self.pack.compare_sums(piece.row, expected, sum.finalize())?;
         }
+        self.decode(piece, stored, target)
+    }
+
+    /// Decodes stored bytes behind what the target has.
+    #[inline]
+    fn decode(&self, piece: &Piece, stored: &[u8], target: &mut impl Target) -> Result<usize> {
+        let stated = self.stated(piece);
         let Some(length) = self.believed_length(piece, stored)? else {
-            return target
-                .append(self.codec, stored, self.limits)
-                .map_err(|source| self.codec_error(piece, source));
+            let limits = stated.map_or(*self.limits, |size| bounded(self.limits, size));
+            let length = target
+                .append(self.codec, stored, &limits)
+                .map_err(|source| self.decode_error(piece, stated, source))?;
+            let found = u64::try_from(length).unwrap_or(u64::MAX);
+            return match stated {
+                Some(stated) if stated != found => Err(self.other_size(piece, stated, found)),
+                _ => Ok(length),
+            };
         };
         let room = target.room(length).ok_or_else(|| no_memory(self.content(), length))?;
         self.codec
             .decode_bytes_into(stored, room, self.limits)
-            .map_err(|source| self.codec_error(piece, source))?;
+            .map_err(|source| self.decode_error(piece, stated, source))?;
         target.advance(length);
         Ok(length)
     }
 
-    /// The size that a payload claims, where it does and memory may be taken on its word.
+    /// What the index says of the size of a decoded record.
+    fn stated(&self, piece: &Piece) -> Option<u64> {
+        self.sizes.and_then(|sizes| sizes.get(piece.row))
+    }
+
+    /// The size that a payload or the index claims, where one does and memory may be taken on its
+    /// word.
     #[inline]
     fn believed_length(&self, piece: &Piece, stored: &[u8]) -> Result<Option<usize>> {
         let claimed =
             self.codec.decoded_len(stored).map_err(|source| self.codec_error(piece, source))?;
-        let Some(claimed) = claimed else {
+        let stated = self.stated(piece);
+        if let (Some(stated), Some(claimed)) = (stated, claimed)
+            && stated != claimed
+        {
+            return Err(self.other_size(piece, stated, claimed));
+        }
+        let Some(claimed) = claimed.or(stated) else {
             return Ok(None);
         };
         self.limits
@@ -552,11 +487,35 @@ impl Decoding<'_> {
         &self.pack.inner.content
     }
 
+    /// An error of a codec that was held to what the index says.
+    #[cold]
+    fn decode_error(&self, piece: &Piece, stated: Option<u64>, source: CodecError) -> ReadError {
+        match (stated, &source) {
+            (Some(stated), CodecError::OutputSize { found, .. }) => {
+                self.other_size(piece, stated, *found)
+            }
+            (Some(stated), CodecError::Limit { found, allowed, .. }) if *allowed == stated => {
+                self.other_size(piece, stated, *found)
+            }
+            _ => self.codec_error(piece, source),
+        }
+    }
+
+    #[cold]
+    fn other_size(&self, piece: &Piece, stated: u64, found: u64) -> ReadError {
+        let reason = format!("the record has {found} bytes, but the index says {stated}");
+        self.codec_error(piece, CodecError::decode(self.codec.name(), reason))
+    }
+
     #[cold]
     pub(crate) fn codec_error(&self, piece: &Piece, source: CodecError) -> ReadError {
         let path = Arc::clone(&self.content().path);
         ReadError::Codec { path, row: Some(piece.row), source: Box::new(source) }
     }
+}
+
+fn bounded(limits: &Limits, size: u64) -> Limits {
+    limits.with_max_decoded_bytes(limits.max_decoded_bytes.min(size))
 }
 
 /// Splits pieces into parts of about the same stored bytes.

@@ -275,7 +275,8 @@ impl VariableRecordPack {
             }));
         }
         let options = &self.options.decode;
-        let bytes = Decoding { pack: &self.pack, codec, limits: &options.limits, loaded: None };
+        let (limits, sizes) = (&options.limits, None);
+        let bytes = Decoding { pack: &self.pack, codec, limits, sizes, loaded: None };
         Ok(ImageDecoding { bytes, options })
     }
 

@@ -52,8 +52,10 @@ mod per_process;
 mod pool;
 mod prefetch;
 mod records;
+mod sizes;
 mod source;
 mod table;
+mod target;
 mod variable;
 mod verify;
 

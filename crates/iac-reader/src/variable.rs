@@ -12,6 +12,7 @@ use crate::decode::{Decoding, SkippedRows};
 use crate::error::{ReadError, Result};
 use crate::options::ReadOptions;
 use crate::pack::PackReader;
+use crate::sizes::Sizes;
 
 const UNLIMITED: Limits = Limits::unlimited();
 
@@ -29,6 +30,7 @@ pub struct RecordOptions {
     pub(crate) decode: DecodeOptions,
     registry: Option<Arc<Registry>>,
     extensions: Vec<String>,
+    size_column: Option<String>,
 }
 
 impl RecordOptions {
@@ -59,6 +61,15 @@ impl RecordOptions {
     #[must_use]
     pub fn extensions<I: IntoIterator<Item: Into<String>>>(mut self, names: I) -> Self {
         self.extensions = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// A column (`uint64`) of the index that says how many bytes each record decodes to. Records of
+    /// bytes are decoded straight to memory of that size then, as far as it can be believed, and
+    /// one of another size is an error. Without effect where there is no such column. Default: none.
+    #[must_use]
+    pub fn size_column(mut self, name: impl Into<Option<String>>) -> Self {
+        self.size_column = name.into();
         self
     }
 }
@@ -99,6 +110,7 @@ pub struct VariableRecordPack {
     pub(crate) pack: PackReader,
     pub(crate) options: Arc<RecordOptions>,
     codec: Arc<OnceLock<Codec>>,
+    sizes: Arc<OnceLock<Option<Sizes>>>,
 }
 
 impl VariableRecordPack {
@@ -135,7 +147,12 @@ impl VariableRecordPack {
     /// affair.
     #[must_use]
     pub fn from_reader_with(pack: PackReader, options: RecordOptions) -> Self {
-        Self { pack, options: Arc::new(options), codec: Arc::new(OnceLock::new()) }
+        Self {
+            pack,
+            options: Arc::new(options),
+            codec: Arc::new(OnceLock::new()),
+            sizes: Arc::new(OnceLock::new()),
+        }
     }
 
     /// The pack: header, tables, stored bytes.
@@ -399,7 +416,27 @@ impl VariableRecordPack {
         }
         // Where nothing grows there is nothing to limit: the file holds the bytes already.
         let limits = if codec.is_identity() { &UNLIMITED } else { &self.options.decode.limits };
-        Ok(Decoding { pack: &self.pack, codec, limits, loaded: None })
+        let sizes = if codec.is_identity() { None } else { self.sizes()? };
+        Ok(Decoding { pack: &self.pack, codec, limits, sizes, loaded: None })
+    }
+
+    /// The bytes that a record decodes to, as far as the column that the options name says it.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Format`] when the index table is damaged.
+    pub fn decoded_size(&self, row: u64) -> Result<Option<u64>> {
+        Ok(self.sizes()?.and_then(|sizes| sizes.get(row)))
+    }
+
+    /// The sizes of decoded records, where a column says them.
+    fn sizes(&self) -> Result<Option<&Sizes>> {
+        let Some(name) = &self.options.size_column else { return Ok(None) };
+        if let Some(sizes) = self.sizes.get() {
+            return Ok(sizes.as_ref());
+        }
+        let sizes = Sizes::new(self.pack.index_table()?, name)?;
+        Ok(self.sizes.get_or_init(|| sizes).as_ref())
     }
 
     pub(crate) fn index(&self) -> Result<&RecordIndex> {

@@ -1,5 +1,7 @@
 //! Blocks: the records of text packs, a manifest and the texts behind it.
 
+use iac_codec::Limits;
+
 use super::fault::BlockError;
 use super::manifest::{self, Keep, Manifest, ManifestDoc, TextSpan};
 use super::model::{Patient, TextDocument};
@@ -55,19 +57,48 @@ fn body_bytes<D: TextDocument>(patient: &Patient<D>) -> usize {
 ///
 /// Everything is checked: the manifest's length, its shape, and that every text lies inside the
 /// body and is UTF-8. Texts may overlap and come in any order, bytes may belong to no text, and
-/// members of the manifest that are not known are ignored.
+/// members of the manifest that are not known are ignored. Documents together take no more memory
+/// than [`Limits::max_decoded_bytes`] of the default limits.
 ///
 /// # Errors
 ///
 /// What is wrong with the block.
 pub fn decode_block<D: TextDocument>(block: &[u8]) -> Result<Patient<D>, BlockError> {
+    decode_within(block, &Limits::default())
+}
+
+/// The same within other limits.
+pub(crate) fn decode_within<D: TextDocument>(
+    block: &[u8],
+    limits: &Limits,
+) -> Result<Patient<D>, BlockError> {
     let (manifest, body) = split(block)?;
-    let manifest = manifest::parse::<D>(manifest, Keep::All)?.manifest;
+    let manifest = manifest::parse::<D>(manifest, Keep::All, limits.max_decoded_bytes)?.manifest;
+    check_texts::<D>(&manifest, body, limits)?;
     let mut docs = Vec::with_capacity(manifest.docs.len());
     for (number, doc) in (0_u64..).zip(manifest.docs) {
         docs.push(document::<D>(number, doc, body)?);
     }
     Ok(Patient { patient_id: manifest.patient_id, institution: manifest.institution, docs })
+}
+
+/// Whether texts lie inside the body, and how many bytes they have together: they may lie one over
+/// the other, so that can be any number.
+pub(crate) fn check_texts<D: TextDocument>(
+    manifest: &Manifest,
+    body: &[u8],
+    limits: &Limits,
+) -> Result<(), BlockError> {
+    let mut bytes = 0_u64;
+    for (number, doc) in (0_u64..).zip(&manifest.docs) {
+        for text in texts::<D>(number, doc, body)? {
+            bytes = bytes.saturating_add(u64::try_from(text.len()).unwrap_or(u64::MAX));
+        }
+    }
+    if bytes > limits.max_decoded_bytes {
+        return Err(BlockError::TooLarge { allowed: limits.max_decoded_bytes });
+    }
+    Ok(())
 }
 
 /// What a block says about its patient and documents; texts are not looked at, but must lie inside
@@ -78,7 +109,8 @@ pub fn decode_block<D: TextDocument>(block: &[u8]) -> Result<Patient<D>, BlockEr
 /// What is wrong with the manifest or its spans.
 pub fn decode_manifest<D: TextDocument>(block: &[u8]) -> Result<Manifest, BlockError> {
     let (manifest, body) = split(block)?;
-    let manifest = manifest::parse::<D>(manifest, Keep::All)?.manifest;
+    let most = Limits::default().max_decoded_bytes;
+    let manifest = manifest::parse::<D>(manifest, Keep::All, most)?.manifest;
     for (number, doc) in (0_u64..).zip(&manifest.docs) {
         texts::<D>(number, doc, body)?;
     }

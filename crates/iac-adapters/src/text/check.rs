@@ -1,7 +1,6 @@
 //! Whether a pack of text keeps the rules of its schema.
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
 
 use iac_codec::Limits;
 use iac_format::{ErrorKind, TableKind};
@@ -9,14 +8,15 @@ use iac_reader::{PackKind, PackReader, RecordOptions, VariableRecordPack};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::block::{document, split};
+use super::block::{check_texts, document, split};
 use super::fault::BlockError;
 use super::lookup::PatientRows;
 use super::manifest::{self, Keep, Manifest, TextSpan};
 use super::model::{ClinicalDoc, SCHEMA_VERSION, TextDocument};
 use super::reader::{
-    INSTITUTION, NUM_DOCS, PATIENT_ID, TextReadOptions, TextReader, check_version,
+    INSTITUTION, NUM_DOCS, PATIENT_ID, RAW_BYTES, TextReadOptions, TextReader, check_version,
 };
+use super::writer::TEXT_COLUMNS_EXTENSION;
 use crate::columns::{IntColumn, has_column, int_column, missing_columns, text_column};
 use crate::error::AdapterError;
 use crate::text_pair::ClinicalDocPair;
@@ -26,25 +26,69 @@ const ROWS_AT_ONCE: usize = 256;
 /// Their stored bytes, unless one row has more.
 const BYTES_AT_ONCE: u64 = 16 << 20;
 
-/// What is checked.
+/// What is checked; by as many threads as the pack that is checked is read with.
+///
+/// ```
+/// use iac_adapters::text::check::TextCheckOptions;
+///
+/// let everything = TextCheckOptions::default().decode(u64::MAX).strict(true);
+/// # let _ = everything;
+/// ```
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct TextCheckOptions {
-    /// Decode so many rows; default 16. `u64::MAX`: all.
-    pub decode: u64,
-    /// Compare so many rows with their checksum, beside those that are decoded; default all.
-    pub crc: u64,
-    /// Whether these rows are spread over the pack, first and last among them; else they are the
-    /// first ones. Default: spread.
-    pub spread: bool,
-    /// Most faults and most warnings that are listed; the others are only counted. Default 1,000.
-    pub max_faults: usize,
-    /// Whether warnings are faults; default no.
-    pub strict: bool,
-    /// Bounds on what one patient may decode to.
-    pub limits: Limits,
-    /// Most threads; default (`None`) those of the pack that is checked.
-    pub workers: Option<NonZeroUsize>,
+    decode: u64,
+    crc: u64,
+    spread: bool,
+    max_faults: usize,
+    strict: bool,
+    limits: Limits,
+}
+
+impl TextCheckOptions {
+    /// Sets how many rows are decoded; `u64::MAX`: all. Default: 16.
+    #[must_use]
+    pub const fn decode(mut self, rows: u64) -> Self {
+        self.decode = rows;
+        self
+    }
+
+    /// Sets how many rows are compared with their checksum, beside those that are decoded. Default:
+    /// all.
+    #[must_use]
+    pub const fn crc(mut self, rows: u64) -> Self {
+        self.crc = rows;
+        self
+    }
+
+    /// Sets whether these rows are spread over the pack, first and last among them; else they are
+    /// the first ones. Default: spread.
+    #[must_use]
+    pub const fn spread(mut self, spread: bool) -> Self {
+        self.spread = spread;
+        self
+    }
+
+    /// Sets how many faults and how many warnings are listed at most; the others are only counted.
+    /// Default: 1,000.
+    #[must_use]
+    pub const fn max_faults(mut self, faults: usize) -> Self {
+        self.max_faults = faults;
+        self
+    }
+
+    /// Sets whether warnings are faults. Default: no.
+    #[must_use]
+    pub const fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Sets the bounds on what one patient may decode to. Default: [`Limits::default`].
+    #[must_use]
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
 }
 
 impl Default for TextCheckOptions {
@@ -56,7 +100,6 @@ impl Default for TextCheckOptions {
             max_faults: 1000,
             strict: false,
             limits: Limits::default(),
-            workers: None,
         }
     }
 }
@@ -167,7 +210,7 @@ pub(super) fn check_block<D: TextDocument>(
     let sums = checker.sums();
     let raw = checker.raw_bytes().and_then(|raw| raw.get(row));
     checker.raw_size(row, raw, block.len());
-    checker.block(row, inspect::<D>(block), reader, &sums);
+    checker.block(row, inspect::<D>(block, &options.limits), reader, &sums);
     checker.list.faults.pop()
 }
 
@@ -389,15 +432,16 @@ impl<'o, D: TextDocument> Checker<'o, D> {
             });
             let (part, behind) = rest.split_at(together.count().max(1));
             rest = behind;
-            let read = records.read_many_with(part, |_, block| (inspect::<D>(block), block.len()));
+            let limits = self.options.limits;
+            let look = move |_, block: &[u8]| (inspect::<D>(block, &limits), block.len());
+            let read = records.read_many_with(part, look);
             let read = match read {
                 Ok(read) => read.into_iter().map(Ok).collect(),
                 // One of them is damaged: which one shows when they are read one by one.
                 Err(_) => part
                     .iter()
                     .map(|row| {
-                        let one = records
-                            .read_many_with(&[*row], |_, block| (inspect::<D>(block), block.len()));
+                        let one = records.read_many_with(&[*row], look);
                         one.map(|mut one| one.pop().unwrap_or_default())
                     })
                     .collect::<Vec<_>>(),
@@ -424,12 +468,10 @@ impl<'o, D: TextDocument> Checker<'o, D> {
 
     /// The column of block sizes, where it is one that this library writes.
     fn raw_bytes(&self) -> Option<IntColumn> {
-        let extensions = self.pack.header().members().get("extensions")?.as_array()?;
-        let own = super::writer::TEXT_COLUMNS_EXTENSION;
-        if !extensions.iter().any(|name| name.as_str() == Some(own)) {
+        if !self.pack.header().extensions().contains(&TEXT_COLUMNS_EXTENSION) {
             return None;
         }
-        int_column(&self.pack, TableKind::Index, "raw_bytes").ok()
+        int_column(&self.pack, TableKind::Index, RAW_BYTES).ok()
     }
 
     fn raw_size(&mut self, row: u64, stated: Option<i128>, found: usize) {
@@ -438,7 +480,7 @@ impl<'o, D: TextDocument> Checker<'o, D> {
             && stated != found
         {
             let message = format!("raw_bytes is {stated}, but the block has {found} bytes");
-            self.fault(schema("index", Some(row), Some("raw_bytes"), message));
+            self.fault(schema("index", Some(row), Some(RAW_BYTES), message));
         }
     }
 
@@ -450,8 +492,9 @@ impl<'o, D: TextDocument> Checker<'o, D> {
         sums: &[Option<IntColumn>],
     ) {
         if let Some(fault) = found.fault {
-            let message = fault.to_string();
-            return self.fault(schema("block", Some(row), None, message));
+            let kind = fault.kind();
+            let told = schema("block", Some(row), None, fault.to_string());
+            return self.fault(TextFault { kind, ..told });
         }
         for message in found.warnings {
             self.warn(schema("body", Some(row), None, message));
@@ -513,18 +556,23 @@ fn schema(
 }
 
 /// Looks a block through.
-fn inspect<D: TextDocument>(block: &[u8]) -> BlockFaults {
+fn inspect<D: TextDocument>(block: &[u8], limits: &Limits) -> BlockFaults {
     let mut found = BlockFaults::default();
-    match look::<D>(block, &mut found) {
+    match look::<D>(block, limits, &mut found) {
         Ok(manifest) => found.manifest = Some(manifest),
         Err(fault) => found.fault = Some(fault),
     }
     found
 }
 
-fn look<D: TextDocument>(block: &[u8], found: &mut BlockFaults) -> Result<Manifest, BlockError> {
+fn look<D: TextDocument>(
+    block: &[u8],
+    limits: &Limits,
+    found: &mut BlockFaults,
+) -> Result<Manifest, BlockError> {
     let (bytes, body) = split(block)?;
-    let manifest = manifest::parse::<D>(bytes, Keep::All)?.manifest;
+    let manifest = manifest::parse::<D>(bytes, Keep::All, limits.max_decoded_bytes)?.manifest;
+    check_texts::<D>(&manifest, body, limits)?;
     let body_bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
     let mut spans: Vec<TextSpan> = Vec::new();
     for (number, doc) in (0_u64..).zip(&manifest.docs) {

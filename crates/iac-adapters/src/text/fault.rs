@@ -74,6 +74,13 @@ pub enum BlockError {
         /// First byte that does not fit.
         at: u64,
     },
+    /// The documents would take more memory than the limits allow. Texts may overlap, so they can
+    /// have far more bytes than the block.
+    #[error("the documents would take more than the {allowed} bytes that the limits allow")]
+    TooLarge {
+        /// Bytes that they may take.
+        allowed: u64,
+    },
     /// A document was asked for that is not there.
     #[error("the patient has {documents} documents, so there is no document {document}")]
     NoDocument {
@@ -106,7 +113,7 @@ impl BlockError {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::NoDocument { .. } => ErrorKind::Usage,
-            Self::ManifestTooLarge { .. } => ErrorKind::Limit,
+            Self::TooLarge { .. } | Self::ManifestTooLarge { .. } => ErrorKind::Limit,
             _ => ErrorKind::Schema,
         }
     }
@@ -122,6 +129,7 @@ impl BlockError {
             Self::ManifestShape { .. } => "manifest_shape",
             Self::Span { .. } => "span",
             Self::TextNotUtf8 { .. } => "text_not_utf8",
+            Self::TooLarge { .. } => "too_large",
             Self::NoDocument { .. } => "no_document",
             Self::IndexDiffers { .. } => "index_differs",
             Self::ManifestTooLarge { .. } => "manifest_too_large",

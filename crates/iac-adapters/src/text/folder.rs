@@ -1,14 +1,15 @@
 //! Patients as folders of text files.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use iac_format::ErrorKind;
 use iac_ops::{OpsError, Progress};
+use serde::Serialize;
 
-use super::model::TextDocument;
+use super::model::{DocLabels, Patient, TextDocument};
 use super::reader::TextReader;
 use crate::error::{AdapterError, Result};
 
@@ -17,12 +18,56 @@ const MAX_NAME: usize = 180;
 
 /// How patients are written into a folder.
 #[derive(Debug, Clone, Default)]
-#[non_exhaustive]
 pub struct FolderOptions {
-    /// Rows that are written; default (`None`) all.
-    pub rows: Option<Vec<u64>>,
-    /// Replace existing files; default no.
-    pub overwrite: bool,
+    rows: Option<Vec<u64>>,
+    overwrite: bool,
+}
+
+impl FolderOptions {
+    /// Sets the rows that are written. Default (`None`): all.
+    #[must_use]
+    pub fn rows(mut self, rows: impl Into<Option<Vec<u64>>>) -> Self {
+        self.rows = rows.into();
+        self
+    }
+
+    /// Sets whether existing files are replaced. Default: no.
+    #[must_use]
+    pub const fn overwrite(mut self, overwrite: bool) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+}
+
+/// A patient that was written. As JSON, an object with the members of a patient, `row` and `dir`;
+/// documents have `files`, from the name of a text to that of its file, and `bytes` in place of
+/// texts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WrittenPatient {
+    /// Row of the index table.
+    pub row: u64,
+    /// Name of the patient's folder.
+    pub dir: String,
+    /// The patient's id.
+    pub patient_id: String,
+    /// Where the documents come from.
+    pub institution: String,
+    /// The documents.
+    pub docs: Vec<WrittenDoc>,
+}
+
+/// A document of a [`WrittenPatient`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WrittenDoc {
+    /// The labels.
+    #[serde(flatten)]
+    pub labels: DocLabels,
+    /// Files of the texts, by the names of these.
+    pub files: BTreeMap<&'static str, String>,
+    /// Bytes of the texts.
+    pub bytes: u64,
 }
 
 /// What was written.
@@ -51,12 +96,13 @@ pub struct FolderSummary {
 ///
 /// [`AdapterError::Source`] (kind `exists`) for a file that is there and may not be replaced, and
 /// for a link in the place of a folder; [`AdapterError::Io`]; as [`TextReader::read_at`];
-/// [`AdapterError::Ops`] when the work was stopped.
+/// [`AdapterError::Ops`] when the work was stopped, and what `on_patient` reports.
 pub fn write_folder<D: TextDocument>(
     reader: &TextReader<D>,
     folder: &Path,
     options: &FolderOptions,
     progress: &dyn Progress,
+    on_patient: &mut dyn FnMut(WrittenPatient) -> Result<()>,
 ) -> Result<FolderSummary> {
     fs::create_dir_all(folder).map_err(AdapterError::io(folder, "cannot make the folder"))?;
     let all: Vec<u64>;
@@ -74,7 +120,8 @@ pub fn write_folder<D: TextDocument>(
         if progress.is_cancelled() {
             return Err(OpsError::Cancelled.into());
         }
-        write_patient(reader, *row, folder, options, &mut names, &mut summary)?;
+        let patient = write_patient(reader, *row, folder, options, &mut names, &mut summary)?;
+        on_patient(patient)?;
         progress.advance(1);
         Ok(())
     });
@@ -89,7 +136,7 @@ fn write_patient<D: TextDocument>(
     options: &FolderOptions,
     names: &mut Names,
     summary: &mut FolderSummary,
-) -> Result<()> {
+) -> Result<WrittenPatient> {
     let patient = reader.read_at(row)?;
     let name = names.claim(&patient.patient_id);
     count(&mut summary.renamed, name != patient.patient_id);
@@ -103,7 +150,8 @@ fn write_patient<D: TextDocument>(
         let labels = doc.labels();
         let base = inner.claim(labels.doc_id);
         count(&mut summary.renamed, base != labels.doc_id);
-        let mut files = serde_json::Map::new();
+        let mut written =
+            WrittenDoc { labels: labels.owned(), files: BTreeMap::new(), bytes: 0 };
         for (number, field) in D::TEXTS.iter().enumerate() {
             let file = if D::TEXTS.len() == 1 {
                 format!("{base}.txt")
@@ -113,23 +161,20 @@ fn write_patient<D: TextDocument>(
             let text = doc.text(number).as_bytes();
             write_file(&home, &file, text, options.overwrite)?;
             summary.files = summary.files.saturating_add(1);
-            summary.bytes =
-                summary.bytes.saturating_add(u64::try_from(text.len()).unwrap_or(u64::MAX));
-            files.insert(field.name.to_owned(), file.into());
+            let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+            written.bytes = written.bytes.saturating_add(bytes);
+            written.files.insert(field.name, file);
         }
-        docs.push(serde_json::json!({
-            "doc_id": labels.doc_id, "doc_type": labels.doc_type, "encounter": labels.encounter,
-            "doc_category": labels.doc_category, "source": labels.source,
-            "doc_timestamp": labels.doc_timestamp, "episode_index": labels.episode_index,
-            "files": files,
-        }));
+        summary.bytes = summary.bytes.saturating_add(written.bytes);
+        docs.push(written);
     }
+    let Patient { patient_id, institution, .. } = patient;
     let about = serde_json::json!({
-        "patient_id": patient.patient_id, "institution": patient.institution, "docs": docs,
+        "patient_id": patient_id, "institution": institution, "docs": docs,
     });
     write_file(&home, "patient.json", format!("{about:#}\n").as_bytes(), options.overwrite)?;
     summary.patients = summary.patients.saturating_add(1);
-    Ok(())
+    Ok(WrittenPatient { row, dir: name, patient_id, institution, docs })
 }
 
 fn count(counter: &mut u64, counts: bool) {

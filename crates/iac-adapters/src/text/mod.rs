@@ -33,7 +33,7 @@ mod writer;
 
 pub use block::{decode_block, decode_manifest, encode_block};
 pub use fault::BlockError;
-pub use folder::{FolderOptions, FolderSummary, write_folder};
+pub use folder::{FolderOptions, FolderSummary, WrittenDoc, WrittenPatient, write_folder};
 pub use manifest::{Manifest, ManifestDoc, TextSpan};
 pub use model::{
     ClinicalDoc, DocLabels, DocLabelsRef, NO_EPISODE, Patient, PatientText, SCHEMA_VERSION,

@@ -83,7 +83,7 @@ impl ClinicalDoc {
 }
 
 /// What a document has beside its texts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DocLabels {
     /// The document's id.
@@ -115,9 +115,7 @@ impl DocLabels {
             episode_index: NO_EPISODE,
         }
     }
-}
 
-impl DocLabels {
     /// The same, borrowed.
     #[must_use]
     pub fn borrowed(&self) -> DocLabelsRef<'_> {
@@ -145,6 +143,22 @@ pub struct DocLabelsRef<'a> {
     pub source: &'a str,
     pub doc_timestamp: &'a str,
     pub episode_index: i64,
+}
+
+impl DocLabelsRef<'_> {
+    /// The same, owned.
+    #[must_use]
+    pub fn owned(self) -> DocLabels {
+        DocLabels {
+            doc_id: self.doc_id.to_owned(),
+            doc_type: self.doc_type.to_owned(),
+            encounter: self.encounter.to_owned(),
+            doc_category: self.doc_category.to_owned(),
+            source: self.source.to_owned(),
+            doc_timestamp: self.doc_timestamp.to_owned(),
+            episode_index: self.episode_index,
+        }
+    }
 }
 
 /// A text of a document: what it is called in a document, in a manifest and in the index.

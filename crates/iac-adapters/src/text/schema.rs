@@ -122,13 +122,11 @@ fn warnings(listed: Vec<TextFault>, total: u64) -> Vec<String> {
 /// The checks of the validator, ended by the first fault.
 pub(crate) fn validate(pack: &PackReader, options: &ValidateOptions) -> Result<Validated> {
     let most = |rows: u64| if rows == 0 { u64::MAX } else { rows };
-    let check = TextCheckOptions {
-        decode: most(options.max_decode),
-        crc: most(options.max_crc),
-        spread: false,
-        max_faults: 1,
-        ..TextCheckOptions::default()
-    };
+    let check = TextCheckOptions::default()
+        .decode(most(options.max_decode))
+        .crc(most(options.max_crc))
+        .spread(false)
+        .max_faults(1);
     let not_text = || AdapterError::Unsupported {
         path: pack.path().to_owned(),
         reason: "the pack is none of texts".to_owned(),

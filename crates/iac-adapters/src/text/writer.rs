@@ -17,7 +17,7 @@ use super::block::encode_block;
 use super::compress::Compressor;
 use super::model::{Patient, SCHEMA_VERSION, TextDocument};
 use super::options::{TextColumns, TextWriteOptions, codec_members};
-use super::reader::{INSTITUTION, NUM_DOCS, PATIENT_ID};
+use super::reader::{INSTITUTION, NUM_DOCS, PATIENT_ID, RAW_BYTES};
 use crate::error::{AdapterError, Result, short};
 
 /// What `extensions` of a header names when the index has optional columns.
@@ -316,7 +316,7 @@ impl Rows {
             }
         }
         if columns.raw_bytes {
-            fields.push(Field::new("raw_bytes", DataType::UInt64, true));
+            fields.push(Field::new(RAW_BYTES, DataType::UInt64, true));
         }
         let sums = D::TEXTS.iter().filter(|text| text.sum_column.is_some());
         Self {

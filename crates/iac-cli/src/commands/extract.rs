@@ -31,7 +31,9 @@ Examples:
   iac extract notes.iac --dir big --where \"bytes > 1000000 and path like '%.txt'\"
 
 With --json, one line for each file {\"row\",\"file\",\"bytes\"}, with \"original_name\" where the
-file could not be named so, and a last line {\"summary\":{\"dir\",\"files\",\"bytes\",\"renamed\"}}.")]
+file could not be named so, and a last line {\"summary\":{\"dir\",\"files\",\"bytes\",\"renamed\"}}.
+Of clinical text, one line for each patient {\"row\",\"dir\",\"patient_id\",\"institution\",\"docs\":
+[{labels, \"files\",\"bytes\"}]}; `iac text export` writes patients with their texts.")]
 pub(crate) struct ExtractArgs {
     /// The pack
     path: PathBuf,

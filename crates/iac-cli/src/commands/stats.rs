@@ -18,9 +18,10 @@ Examples:
   iac stats cohort.tiles.iac
   iac stats cohort.tiles.iac --most 5 --json
 
-With --json, one object: {\"path\",\"payload_type\",\"codec\",\"kind\",\"rows\",\"slides\",\"file_bytes\",
-\"data_bytes\",\"table_bytes\",\"decoded_bytes\",\"ratio\",\"sizes\":{\"count\",\"min\",\"median\",\"max\",
-\"total\"},\"groups\":[{\"column\",\"values\",\"counts\":[{\"value\",\"rows\",\"stored_bytes\"}]}]}.")]
+With --json, one object: {\"path\",\"payload_type\",\"codec\",\"kind\",\"rows\",\"slides\",\"documents\",
+\"file_bytes\",\"data_bytes\",\"table_bytes\",\"decoded_bytes\",\"ratio\",\"sizes\":{\"count\",\"min\",
+\"median\",\"max\",\"total\"},\"groups\":[{\"column\",\"values\",\"counts\":[{\"value\",\"rows\",
+\"stored_bytes\"}]}]}.")]
 pub(crate) struct StatsArgs {
     /// The pack
     path: PathBuf,
@@ -54,6 +55,9 @@ fn tell(out: &mut Out, stats: &Stats) -> Result<()> {
         human::bytes(stats.data_bytes),
         human::bytes(stats.table_bytes),
     ))?;
+    if let Some(documents) = stats.documents {
+        out.line(&format!("  {}", human::counted(documents, "document")))?;
+    }
     if let (Some(decoded), Some(ratio)) = (stats.decoded_bytes, stats.ratio) {
         let codec = stats.codec.as_deref().unwrap_or("none");
         out.line(&format!(

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::select::shown;
 use crate::cli::Common;
-use crate::failure::{Failure, Report, Result, human_safe};
+use crate::failure::{Failure, Relay, Report, Result, human_safe};
 use crate::human;
 use crate::interrupt;
 use crate::output::{self, Out};
@@ -392,14 +392,19 @@ fn to_folder<D: TextDocument>(
     overwrite: bool,
     common: &Common,
 ) -> Result<ExitCode> {
-    let mut options = FolderOptions::default();
-    options.rows = rows;
-    options.overwrite = overwrite;
-    let progress = Shown::new(common, Unit::Rows);
-    let writing = interrupt::writing()?;
-    let summary = write_folder(reader, dir, &options, &progress)?;
-    drop(writing);
+    let options = FolderOptions::default().rows(rows).overwrite(overwrite);
+    let progress = Shown::beside_list(common, Unit::Rows);
     let mut out = Out::new();
+    let mut relay = Relay::default();
+    let writing = interrupt::writing()?;
+    let result = write_folder(reader, dir, &options, &progress, &mut |patient| {
+        if common.json {
+            relay.pass(out.serialized(&patient))?;
+        }
+        Ok(())
+    });
+    let summary = relay.settle(result)?;
+    drop(writing);
     if common.json {
         out.json(&json!({ "summary": {
             "dir": shown(dir), "patients": summary.patients, "files": summary.files,

@@ -8,7 +8,8 @@
 //! 10 to 24, 24 unless given.
 //!
 //! Two backends do the same: pure Rust (feature `brotli`), and the C library (feature
-//! `brotli-c`), which is used when it is compiled in.
+//! `brotli-c`), which is used when it is compiled in. Large payloads and records are decoded in
+//! Rust nevertheless, as the C library cannot be trusted with all of them.
 
 #[cfg(feature = "brotli-c")]
 mod c;
@@ -159,20 +160,26 @@ impl Brotli {
         Ok(Self { quality, lgwin, backend: BrotliBackend::preferred(), problem })
     }
 
-    /// Runs with a decoder for a payload.
+    /// Runs with a decoder for a payload, and with what it may hand out. `run` begins anew when it
+    /// is called again.
     fn with_stream<T>(
         &self,
         payload: &[u8],
-        run: impl FnOnce(&mut dyn Stream) -> Result<T>,
+        limits: &Limits,
+        mut run: impl FnMut(&mut dyn Stream, &Limits) -> Result<T>,
     ) -> Result<T> {
         if payload.is_empty() {
             return Err(damaged("the payload is empty"));
         }
-        match self.backend {
-            BrotliBackend::PureRust => run(&mut pure::Decoder::new(payload)),
-            #[cfg(feature = "brotli-c")]
-            BrotliBackend::C => run(&mut c::Decoder::new(payload)),
+        #[cfg(feature = "brotli-c")]
+        if self.backend == BrotliBackend::C && payload.len() < c::INPUT {
+            let few = limits.with_max_decoded_bytes(limits.max_decoded_bytes.min(c::OUTPUT));
+            match run(&mut c::Decoder::new(payload), &few) {
+                Err(CodecError::Limit { .. }) if few != *limits => {}
+                done => return done,
+            }
         }
+        run(&mut pure::Decoder::new(payload), limits)
     }
 }
 
@@ -289,20 +296,25 @@ impl ByteCodec for Brotli {
     }
 
     fn decode_into(&self, payload: &[u8], out: &mut [u8], limits: &Limits) -> Result<()> {
-        limits.check_decoded_bytes(u64_len(out.len()))?;
         let room = out.len();
-        self.with_stream(payload, |stream| match stream.decode(out)? {
-            (written, Status::Finished) if written == room => Ok(()),
-            (written, Status::Finished) => Err(output_size(NAME, room, u64_len(written))),
-            (_, Status::Cut) => Err(cut()),
-            (_, Status::Full) if ends_here(stream)? => Ok(()),
-            (_, Status::Full) => Err(output_size(NAME, room, u64_len(room).saturating_add(1))),
+        self.with_stream(payload, limits, |stream, limits| {
+            limits.check_decoded_bytes(u64_len(room))?;
+            match stream.decode(out)? {
+                (written, Status::Finished) if written == room => Ok(()),
+                (written, Status::Finished) => Err(output_size(NAME, room, u64_len(written))),
+                (_, Status::Cut) => Err(cut()),
+                (_, Status::Full) if ends_here(stream)? => Ok(()),
+                (_, Status::Full) => Err(output_size(NAME, room, u64_len(room).saturating_add(1))),
+            }
         })
     }
 
     fn decode_append(&self, payload: &[u8], out: &mut Vec<u8>, limits: &Limits) -> Result<()> {
         let before = out.len();
-        let decoded = self.with_stream(payload, |stream| append(stream, out, limits));
+        let decoded = self.with_stream(payload, limits, |stream, limits| {
+            out.truncate(before);
+            append(stream, out, limits)
+        });
         if decoded.is_err() {
             out.truncate(before);
         }
@@ -315,7 +327,7 @@ impl ByteCodec for Brotli {
         wanted: &mut dyn FnMut(&[u8]) -> usize,
         limits: &Limits,
     ) -> Result<Vec<u8>> {
-        self.with_stream(payload, |stream| prefix(stream, wanted, limits))
+        self.with_stream(payload, limits, |stream, limits| prefix(stream, wanted, limits))
     }
 
     fn check_encode(&self) -> Result<()> {

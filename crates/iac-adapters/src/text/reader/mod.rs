@@ -15,11 +15,12 @@ use serde_json::Value;
 
 use crate::columns::{IntColumn, TextColumn, has_column, text_column};
 use crate::error::{AdapterError, Result, short};
-use crate::text::block::{decode_block, doc_end, document, manifest_end, split};
+use crate::text::block::{decode_within, doc_end, document, manifest_end, split};
 use crate::text::fault::BlockError;
 use crate::text::lookup::PatientRows;
 use crate::text::manifest::{self, Keep, Manifest, Parsed};
 use crate::text::model::{Patient, SCHEMA_VERSION, TextDocument};
+use crate::text::writer::TEXT_COLUMNS_EXTENSION;
 
 pub use index::{InstitutionCounts, TextFilter};
 pub use patients::Patients;
@@ -27,27 +28,26 @@ pub use patients::Patients;
 pub(crate) const PATIENT_ID: &str = "patient_id";
 pub(crate) const INSTITUTION: &str = "institution";
 pub(crate) const NUM_DOCS: &str = "num_docs";
+pub(crate) const RAW_BYTES: &str = "raw_bytes";
 
 /// How packs of text are read.
 #[derive(Debug, Clone, Default)]
-#[non_exhaustive]
 pub struct TextReadOptions {
-    /// Bounds on what one patient may decode to; default [`Limits::default`].
-    pub limits: Limits,
-    /// Whether a patient whose block and index disagree is an error; default no: then the block is
-    /// what counts, and the index serves for finding rows.
-    pub strict: bool,
+    limits: Limits,
+    strict: bool,
 }
 
 impl TextReadOptions {
-    /// Sets the bounds on what one patient may decode to.
+    /// Sets the bounds on what one patient may decode to, and on the memory that its documents take.
+    /// Default: [`Limits::default`].
     #[must_use]
     pub const fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets whether a patient whose block and index disagree is an error.
+    /// Sets whether a patient whose block and index disagree is an error. Default: no; then the block
+    /// is what counts, and the index serves for finding rows.
     #[must_use]
     pub const fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
@@ -159,7 +159,10 @@ impl<D: TextDocument> TextReader<D> {
     /// A reader of whatever the pack is; rows are none where they cannot be counted.
     pub(crate) fn for_index(pack: PackReader, options: TextReadOptions) -> Self {
         let rows = pack.num_records().unwrap_or(0);
-        let records = RecordOptions::default().limits(options.limits);
+        let has_sizes = pack.header().extensions().contains(&TEXT_COLUMNS_EXTENSION);
+        let records = RecordOptions::default()
+            .limits(options.limits)
+            .size_column(has_sizes.then(|| RAW_BYTES.to_owned()));
         let shared = Shared {
             pack: VariableRecordPack::from_reader_with(pack, records),
             options,
@@ -300,7 +303,9 @@ impl<D: TextDocument> TextReader<D> {
         for row in rows {
             self.check_row(*row)?;
         }
-        let read = self.shared.pack.read_many_with(rows, |_, block| decode_block::<D>(block))?;
+        let limits = &self.shared.options.limits;
+        let look = |_, block: &[u8]| decode_within::<D>(block, limits);
+        let read = self.shared.pack.read_many_with(rows, look)?;
         let mut patients = Vec::with_capacity(read.len());
         for (row, patient) in rows.iter().zip(read) {
             let patient = patient.map_err(|fault| self.block_error(*row, fault))?;
@@ -369,7 +374,7 @@ impl<D: TextDocument> TextReader<D> {
     pub fn read_manifest_at(&self, row: u64) -> Result<Manifest> {
         let block = self.prefix(row, &mut manifest_end)?;
         let parsed = split(&block)
-            .and_then(|(manifest, _)| manifest::parse::<D>(manifest, Keep::All))
+            .and_then(|(manifest, _)| self.parse(manifest, Keep::All))
             .map_err(|fault| self.block_error(row, fault))?;
         Ok(parsed.manifest)
     }
@@ -418,7 +423,7 @@ impl<D: TextDocument> TextReader<D> {
                     return end;
                 }
                 let manifest = start.get(4..end).unwrap_or_default();
-                let read = manifest::parse::<D>(manifest, keep);
+                let read = self.parse(manifest, keep);
                 if let Some(doc) = read.as_ref().ok().and_then(|read| read.manifest.docs.first()) {
                     let text = usize::try_from(doc_end::<D>(doc)).unwrap_or(usize::MAX);
                     end = end.saturating_add(text);
@@ -431,7 +436,7 @@ impl<D: TextDocument> TextReader<D> {
         let (manifest, body) = split(&block).map_err(fail)?;
         let parsed = match parsed {
             Some(parsed) => parsed,
-            None => manifest::parse::<D>(manifest, keep),
+            None => self.parse(manifest, keep),
         };
         let mut parsed = parsed.map_err(fail)?;
         let position = parsed.position;
@@ -442,13 +447,20 @@ impl<D: TextDocument> TextReader<D> {
         Ok(OneDoc { patient_id: parsed.manifest.patient_id, position, found })
     }
 
+    fn parse(&self, bytes: &[u8], keep: Keep<'_>) -> Result<Parsed, BlockError> {
+        manifest::parse::<D>(bytes, keep, self.shared.options.limits.max_decoded_bytes)
+    }
+
     /// The beginning of a row's block.
     fn prefix(&self, row: u64, wanted: &mut dyn FnMut(&[u8]) -> usize) -> Result<Vec<u8>> {
         self.check_row(row)?;
         let codec = self.shared.pack.codec()?;
         let stored = self.shared.pack.read_bytes(row)?;
-        let limits = &self.shared.options.limits;
-        codec.decode_bytes_prefix(&stored, wanted, limits).map_err(|source| AdapterError::Codec {
+        let mut limits = self.shared.options.limits;
+        if let Some(size) = self.shared.pack.decoded_size(row)? {
+            limits.max_decoded_bytes = limits.max_decoded_bytes.min(size);
+        }
+        codec.decode_bytes_prefix(&stored, wanted, &limits).map_err(|source| AdapterError::Codec {
             path: self.pack().path().to_owned(),
             row: Some(row),
             source,

@@ -29,14 +29,14 @@
 //! ```
 
 mod digest;
+mod folder;
 mod tokens;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use iac_format::ErrorKind;
 use iac_ops::Progress;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tantivy::collector::TopDocs;
 use tantivy::query::{Query, QueryParser};
 use tantivy::schema::{
@@ -49,27 +49,19 @@ use super::model::TextDocument;
 use super::reader::TextReader;
 use crate::error::{AdapterError, Result, short};
 use digest::digest;
+use folder::{replace, seal, stale};
 
-/// The file that says what an index was made from.
-const ABOUT: &str = "iac-index.json";
-/// The version of what is in an index.
-const VERSION: u32 = 1;
+pub use folder::index_folder;
+
 /// Memory of the writer.
 const WRITER_BYTES: usize = 64 << 20;
 /// Characters of a snippet.
 const SNIPPET: usize = 160;
+/// Most bytes of a query.
+const QUERY_BYTES: usize = 8 << 10;
+/// Parentheses of a query that may be open at once.
+const QUERY_DEPTH: usize = 8;
 const TOKENIZER: &str = "iac_words";
-
-/// What an index was made from.
-#[derive(Debug, Serialize, Deserialize)]
-struct About {
-    version: u32,
-    /// See [`digest`].
-    pack_digest: String,
-    documents: u64,
-    /// For those who find the folder.
-    note: String,
-}
 
 /// One document that fits a query.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -91,14 +83,6 @@ pub struct SearchHit {
     pub snippet: String,
     /// Bytes of the snippet that fit the query: beginnings and ends.
     pub highlights: Vec<(usize, usize)>,
-}
-
-/// The folder of a pack's index: its name with `.index` behind it.
-#[must_use]
-pub fn index_folder(pack: &Path) -> PathBuf {
-    let mut name = pack.as_os_str().to_owned();
-    name.push(".index");
-    PathBuf::from(name)
 }
 
 struct Fields {
@@ -167,50 +151,9 @@ pub fn build_index<D: TextDocument>(
         .tempdir_in(parent)
         .map_err(AdapterError::io(parent, "cannot make a folder for the index"))?;
     let documents = fill(reader, folder.path(), progress)?;
-    let about = About {
-        version: VERSION,
-        pack_digest: digest(reader.pack())?,
-        documents,
-        note: "words of the pack beside this folder, patient data among them; the folder can be \
-               removed and made anew"
-            .to_owned(),
-    };
-    let text = serde_json::to_string_pretty(&about).unwrap_or_default();
-    let about = folder.path().join(ABOUT);
-    fs::write(&about, text).map_err(AdapterError::io(&about, "cannot write"))?;
+    seal(folder.path(), digest(reader.pack())?, documents)?;
     replace(folder, &target)?;
     Ok(documents)
-}
-
-/// Puts the new folder in the place of an old one.
-fn replace(folder: tempfile::TempDir, target: &Path) -> Result<()> {
-    let old = match fs::symlink_metadata(target) {
-        Ok(found) if found.is_dir() => {
-            // Only what is an index may be thrown away.
-            if !target.join(ABOUT).is_file() {
-                return Err(AdapterError::usage(format!(
-                    "{}: is there already and no index, so it is not replaced",
-                    target.display()
-                )));
-            }
-            let old = folder.path().with_extension("old");
-            fs::rename(target, &old).map_err(AdapterError::io(target, "cannot replace"))?;
-            Some(old)
-        }
-        Ok(_) => {
-            return Err(AdapterError::usage(format!(
-                "{}: is there already and no folder, so it is not replaced",
-                target.display()
-            )));
-        }
-        Err(_) => None,
-    };
-    fs::rename(folder.path(), target).map_err(AdapterError::io(target, "cannot make"))?;
-    drop(folder.keep());
-    if let Some(old) = old {
-        fs::remove_dir_all(&old).map_err(AdapterError::io(&old, "cannot remove"))?;
-    }
-    Ok(())
 }
 
 fn fill<D: TextDocument>(
@@ -276,44 +219,34 @@ impl<D> std::fmt::Debug for SearchIndex<'_, D> {
 }
 
 impl<'r, D: TextDocument> SearchIndex<'r, D> {
-    /// Opens the index that lies beside a pack.
+    /// Opens the index that lies beside a pack. All of its files are compared with their CRC-32
+    /// before; links are not followed.
     ///
     /// # Errors
     ///
     /// [`AdapterError::Usage`] when there is none, or when it was made from another content of the
-    /// pack or by another version: [`build_index`] helps; [`AdapterError::Io`] and
-    /// [`AdapterError::Source`] when it cannot be read.
+    /// pack or by another version, or was altered since: [`build_index`] helps;
+    /// [`AdapterError::Io`] and [`AdapterError::Source`] when it cannot be read.
     pub fn open(reader: &'r TextReader<D>) -> Result<Self> {
         let folder = index_folder(Path::new(reader.pack().path()));
-        let about = folder.join(ABOUT);
-        let text = match fs::read(&about) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let reason = format!("{}: there is no index yet; make one", folder.display());
-                return Err(AdapterError::usage(reason));
-            }
-            Err(error) => return Err(AdapterError::io(&about, "cannot read")(error)),
-        };
-        let stale = |reason: &str| {
-            AdapterError::usage(format!("{}: {reason}; make it anew", folder.display()))
-        };
-        let about: About =
-            serde_json::from_slice(&text).map_err(|_| stale("the index is damaged"))?;
-        if about.version != VERSION {
-            return Err(stale("the index is of another version"));
-        }
+        let about = folder::about(&folder)?;
         if about.pack_digest != digest(reader.pack())? {
-            return Err(stale("the index was made from another content of the pack"));
+            return Err(stale(&folder, "the index was made from another content of the pack"));
         }
-        let failed = |error: TantivyError| index_error(&folder, &error);
-        let index = Index::open_in_dir(&folder).map_err(failed)?;
-        let fields = Fields::new();
-        if index.schema() != fields.schema {
-            return Err(stale("the index has other fields"));
-        }
-        index.tokenizers().register(TOKENIZER, tokens::Words);
-        let searcher = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into();
-        let searcher: IndexReader = searcher.map_err(failed)?;
+        folder::check(&folder, &about)?;
+        let opened = folder::guarded(&folder, || {
+            let failed = |error: TantivyError| index_error(&folder, &error);
+            let index = Index::open_in_dir(&folder).map_err(failed)?;
+            let fields = Fields::new();
+            if index.schema() != fields.schema {
+                return Err(stale(&folder, "the index has other fields"));
+            }
+            index.tokenizers().register(TOKENIZER, tokens::Words);
+            let searcher = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into();
+            let searcher: IndexReader = searcher.map_err(failed)?;
+            Ok((index, searcher, fields))
+        });
+        let (index, searcher, fields) = opened?;
         let documents = about.documents;
         Ok(Self { reader, folder, index, searcher, fields, documents })
     }
@@ -337,6 +270,11 @@ impl<'r, D: TextDocument> SearchIndex<'r, D> {
         if limit == 0 {
             return Ok(Vec::new());
         }
+        check_query(query)?;
+        folder::guarded(&self.folder, || self.find(query, limit))
+    }
+
+    fn find(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>> {
         let failed = |error: TantivyError| index_error(&self.folder, &error);
         let mut parser = QueryParser::for_index(&self.index, vec![self.fields.text]);
         parser.set_conjunction_by_default();
@@ -360,10 +298,7 @@ impl<'r, D: TextDocument> SearchIndex<'r, D> {
             let (Some(row), Some(document)) =
                 (number(self.fields.row), number(self.fields.document))
             else {
-                return Err(AdapterError::usage(format!(
-                    "{}: the index is damaged; make it anew",
-                    self.folder.display()
-                )));
+                return Err(stale(&self.folder, "the index is damaged"));
             };
             hits.push(self.hit(row, document, score, &snippets)?);
         }
@@ -403,6 +338,29 @@ impl<'r, D: TextDocument> SearchIndex<'r, D> {
         }
         Ok(hit)
     }
+}
+
+/// Queries that nobody types are refused before they are parsed, which takes a stack frame for each
+/// parenthesis and more.
+fn check_query(query: &str) -> Result<()> {
+    let refused = |reason: String| {
+        Err(AdapterError::usage(format!("the query \"{}\": {reason}", short(query))))
+    };
+    if query.len() > QUERY_BYTES {
+        return refused(format!("it has {} bytes, more than {QUERY_BYTES}", query.len()));
+    }
+    let mut depth = 0_usize;
+    for byte in query.bytes() {
+        match byte {
+            b'(' => depth = depth.saturating_add(1),
+            b')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > QUERY_DEPTH {
+            return refused(format!("parentheses are nested deeper than {QUERY_DEPTH}"));
+        }
+    }
+    Ok(())
 }
 
 fn index_error(folder: &Path, error: &TantivyError) -> AdapterError {
