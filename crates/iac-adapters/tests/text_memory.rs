@@ -28,8 +28,22 @@ struct Patients {
 }
 
 const WORDS: [&str; 16] = [
-    "tumour", "margin", "of", "the", "left", "breast", "no", "residual", "carcinoma", "with",
-    "lymph", "node", "病理", "ورم", "stable", "since",
+    "tumour",
+    "margin",
+    "of",
+    "the",
+    "left",
+    "breast",
+    "no",
+    "residual",
+    "carcinoma",
+    "with",
+    "lymph",
+    "node",
+    "病理",
+    "ورم",
+    "stable",
+    "since",
 ];
 
 impl Patients {
@@ -84,7 +98,8 @@ fn memory_while_building_does_not_grow_with_the_text() {
     let mut text_bytes = 0;
     while text_bytes < bytes {
         let patient = patients.next();
-        text_bytes += patient.docs.iter().map(|doc| u64::try_from(doc.text.len()).unwrap()).sum::<u64>();
+        text_bytes +=
+            patient.docs.iter().map(|doc| u64::try_from(doc.text.len()).unwrap()).sum::<u64>();
         writer.push(&patient).unwrap();
     }
     let summary = writer.finish().unwrap();

@@ -22,7 +22,7 @@
 //!
 //! - `zstd` (default): the codec `zstd`, dictionaries included;
 //! - `brotli` (default): the codec `brotli` in pure Rust;
-//! - `brotli-c`: the same through the C library, which is faster both ways;
+//! - `brotli-c`: the same, encoded by the C library, which is faster and makes smaller records;
 //! - `lz4` (default): the codec `lz4`, which only this implementation of the format knows;
 //! - `jpeg`: the codec `jpeg` through libjpeg-turbo (needs cmake and nasm);
 //! - `jpeg-decoder` (default): the same in pure Rust, decoding only;

@@ -184,7 +184,7 @@ struct Bits {
 impl Bits {
     fn put(&mut self, value: u64, count: u32) {
         for bit in 0..count {
-            if self.used % 8 == 0 {
+            if self.used.is_multiple_of(8) {
                 self.bytes.push(0);
             }
             *self.bytes.last_mut().unwrap() |= ((value >> bit & 1) as u8) << (self.used % 8);
@@ -193,48 +193,52 @@ impl Bits {
     }
 }
 
-/// A short stream with more literals than the only block of them has. Decoders that take that for
-/// missing input write past their buffers.
+/// A stream with more commands than the only block of them has. Decoders that take that for missing
+/// input never end, or run over their buffers.
 #[cfg(feature = "brotli")]
 #[test]
 fn brotli_block_of_the_only_kind_that_runs_out_is_an_error() {
+    const COMMANDS: usize = 1 << 24;
     let mut bits = Bits::default();
     bits.put(0b1111, 4); // a window of 2^24 bytes
-    // A metablock of 100 bytes as they are, so that the window is not full when the block is.
+    // A metablock of 100 bytes as they are.
     bits.put(0, 1); // not the last one
     bits.put(0, 2); // four digits of 4 bits
     bits.put(99, 16);
     bits.put(1, 1);
     bits.bytes.extend([b'b'; 100]);
     bits.used = 0;
-    // The last metablock, of 2^24 bytes.
+    // The last metablock, of 65,536 bytes.
     bits.put(0b01, 2);
-    bits.put(2, 2); // six digits
-    bits.put(0xFF_FFFF, 24);
+    bits.put(0, 2);
+    bits.put(0xFFFF, 16);
     bits.put(0, 3); // one kind of block for literals, commands and distances
     bits.put(0, 6); // no postfix, no direct distances
     bits.put(0, 2); // context mode
     bits.put(0, 2); // one tree for literals, one for distances
-    for (symbol, width) in [(u64::from(b'a'), 8), (504, 10), (0, 6)] {
-        bits.put(0b0001, 4); // a tree of one symbol, which takes no bits
+    // Trees of one symbol, which takes no bits. Commands: no literals, a word of four characters.
+    // Distances: 32,765 and 14 more bits.
+    for (symbol, width) in [(u64::from(b'a'), 8), (130, 10), (42, 6)] {
+        bits.put(0b0001, 4);
         bits.put(symbol, width);
     }
-    // Each command: 22,594 literals and so many more, then a copy of two bytes.
-    bits.put((1 << 24) - 100 - 22_594, 24);
-    bits.put(0, 24);
-    for backend in common::brotli_backends() {
-        let options = iac_codec::brotli::BrotliOptions::default().with_backend(backend);
-        let (name, codec) = (format!("{backend:?}"), options.codec().unwrap());
-        for behind in [0, 9, 20, 40] {
-            let payload = [&bits.bytes[..], &vec![0xFF; behind]].concat();
-            let error = codec.decode_bytes(&payload, &Limits::default()).unwrap_err();
-            assert_eq!(error.kind(), CodecErrorKind::Decode, "{name}: {error}");
-            let limits = Limits::default().with_max_decoded_bytes(1 << 20);
-            let error = codec.decode_bytes(&payload, &limits).unwrap_err();
-            assert_eq!(error.kind(), CodecErrorKind::Limit, "{name}: {error}");
-            let whole = &mut |_: &[u8]| usize::MAX;
-            let error = codec.decode_bytes_prefix(&payload, whole, &Limits::default()).unwrap_err();
-            assert_eq!(error.kind(), CodecErrorKind::Decode, "{name}: {error}");
-        }
+    // The first word, of which the first four characters are left out: nothing at all.
+    for _ in 0..16 {
+        bits.put(34 * 1024 + 100 - 32_764, 14);
     }
+    let mut payload = bits.bytes;
+    payload.pop(); // perhaps not whole
+    let length = COMMANDS * 14 / 8 + 1000;
+    // Four commands have seven bytes.
+    while payload.len() < length {
+        payload.push(payload[payload.len() - 7]);
+    }
+    let codec = iac_codec::brotli::BrotliOptions::default().codec().unwrap();
+    let error = codec.decode_bytes(&payload, &Limits::default()).unwrap_err();
+    assert_eq!(error.kind(), CodecErrorKind::Decode, "{error}");
+    assert!(error.to_string().contains("damaged"), "{error}");
+    // It is cut, not damaged, where it ends before the block does.
+    payload.truncate(COMMANDS);
+    let error = codec.decode_bytes(&payload, &Limits::default()).unwrap_err();
+    assert!(error.to_string().contains("cut"), "{error}");
 }

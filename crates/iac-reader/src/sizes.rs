@@ -23,9 +23,10 @@ impl Sizes {
         let mut parts = Vec::new();
         let mut first = 0_u64;
         for batch in table.columns(&[name])? {
-            let values = batch.columns().first().and_then(|column| {
-                column.as_primitive_opt::<UInt64Type>().cloned()
-            });
+            let values = batch
+                .columns()
+                .first()
+                .and_then(|column| column.as_primitive_opt::<UInt64Type>().cloned());
             let Some(values) = values else { return Ok(None) };
             let rows = u64::try_from(values.len()).unwrap_or(u64::MAX);
             if rows > 0 {

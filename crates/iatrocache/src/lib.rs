@@ -89,7 +89,7 @@
 //! |---|---|
 //! | `default` | `zstd`, `brotli`, `lz4`, `jpeg-decoder`: what builds with cargo and a C compiler alone |
 //! | `zstd`, `brotli`, `lz4` | the codec of that name |
-//! | `brotli-c` | `brotli` through the C library, which reads up to twice as fast |
+//! | `brotli-c` | encoding `brotli` through the C library, which is faster |
 //! | `jpeg`, `jpeg-decoder` | the codec `jpeg` (libjpeg-turbo; needs cmake and nasm), or its decoding alone, in pure Rust |
 //! | `jxl`, `jxl-decoder` | the codec `jxl` (libjxl; needs cmake and a C++ compiler), or its decoding alone, in pure Rust |
 //! | `jpeg2000`, `htj2k` | the codec `jpeg2000` (OpenJPEG), and its encoding of HTJ2K |

@@ -150,8 +150,7 @@ fn write_patient<D: TextDocument>(
         let labels = doc.labels();
         let base = inner.claim(labels.doc_id);
         count(&mut summary.renamed, base != labels.doc_id);
-        let mut written =
-            WrittenDoc { labels: labels.owned(), files: BTreeMap::new(), bytes: 0 };
+        let mut written = WrittenDoc { labels: labels.owned(), files: BTreeMap::new(), bytes: 0 };
         for (number, field) in D::TEXTS.iter().enumerate() {
             let file = if D::TEXTS.len() == 1 {
                 format!("{base}.txt")

@@ -7,13 +7,17 @@
 //! Parameters: `quality`, 0 to 11, 11 unless given; `lgwin`, the logarithm of the window's size,
 //! 10 to 24, 24 unless given.
 //!
-//! Two backends do the same: pure Rust (feature `brotli`), and the C library (feature
-//! `brotli-c`), which is used when it is compiled in. Large payloads and records are decoded in
-//! Rust nevertheless, as the C library cannot be trusted with all of them.
+//! Two backends encode: pure Rust (feature `brotli`), and the C library (feature `brotli-c`), which is
+//! used when it is compiled in. Decoding is done in Rust always, which is as fast. The C library's
+//! decoder, in its releases up to the one that can be had as a crate, is not safe: where the only kind
+//! of block runs out, it takes that for missing input, and loops for ever or writes past the end of a
+//! buffer.
 
 #[cfg(feature = "brotli-c")]
 mod c;
 mod pure;
+
+use pure::Decoder;
 
 use crate::codec::{output_size, u64_len};
 use crate::params::ParameterReader;
@@ -30,7 +34,7 @@ pub const DEFAULT_QUALITY: u8 = 11;
 /// The logarithm of the window's size in packs that name none.
 pub const DEFAULT_LGWIN: u8 = 24;
 
-/// The library that does the work.
+/// The library that encodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BrotliBackend {
@@ -42,7 +46,7 @@ pub enum BrotliBackend {
 }
 
 impl BrotliBackend {
-    /// The fastest one that is compiled in.
+    /// The faster one of those that are compiled in.
     #[must_use]
     pub const fn preferred() -> Self {
         #[cfg(feature = "brotli-c")]
@@ -87,7 +91,7 @@ impl BrotliOptions {
         self
     }
 
-    /// The library to use; default [`BrotliBackend::preferred`].
+    /// The library that encodes; default [`BrotliBackend::preferred`].
     #[must_use]
     pub const fn with_backend(mut self, backend: BrotliBackend) -> Self {
         self.backend = backend;
@@ -137,20 +141,6 @@ enum Status {
     Cut,
 }
 
-/// One stream on its way through a backend.
-trait Stream {
-    /// Decodes on to the end of the stream, the input or the output, and tells the bytes
-    /// written.
-    fn decode(&mut self, out: &mut [u8]) -> Result<(usize, Status)>;
-
-    /// The same with so many bytes of the input at most; [`Status::Cut`] says that these are used
-    /// up.
-    fn decode_some(&mut self, input: usize, out: &mut [u8]) -> Result<(usize, Status)>;
-
-    /// Whether the input is used up.
-    fn is_at_end(&self) -> bool;
-}
-
 impl Brotli {
     fn new(parameters: &Parameters) -> Result<Self> {
         let mut reader = ParameterReader::new(NAME, parameters);
@@ -159,32 +149,17 @@ impl Brotli {
         let problem = reader.finish(&[LGWIN, QUALITY]);
         Ok(Self { quality, lgwin, backend: BrotliBackend::preferred(), problem })
     }
+}
 
-    /// Runs with a decoder for a payload, and with what it may hand out. `run` begins anew when it
-    /// is called again.
-    fn with_stream<T>(
-        &self,
-        payload: &[u8],
-        limits: &Limits,
-        mut run: impl FnMut(&mut dyn Stream, &Limits) -> Result<T>,
-    ) -> Result<T> {
-        if payload.is_empty() {
-            return Err(damaged("the payload is empty"));
-        }
-        #[cfg(feature = "brotli-c")]
-        if self.backend == BrotliBackend::C && payload.len() < c::INPUT {
-            let few = limits.with_max_decoded_bytes(limits.max_decoded_bytes.min(c::OUTPUT));
-            match run(&mut c::Decoder::new(payload), &few) {
-                Err(CodecError::Limit { .. }) if few != *limits => {}
-                done => return done,
-            }
-        }
-        run(&mut pure::Decoder::new(payload), limits)
+fn stream(payload: &[u8]) -> Result<Decoder<'_>> {
+    if payload.is_empty() {
+        return Err(damaged("the payload is empty"));
     }
+    Ok(Decoder::new(payload))
 }
 
 /// Whether a stream ends here, its output being full.
-fn ends_here(stream: &mut dyn Stream) -> Result<bool> {
+fn ends_here(stream: &mut Decoder<'_>) -> Result<bool> {
     match stream.decode(&mut [0])? {
         (0, Status::Finished) => Ok(true),
         (0, Status::Cut) => Err(cut()),
@@ -192,7 +167,7 @@ fn ends_here(stream: &mut dyn Stream) -> Result<bool> {
     }
 }
 
-fn append(stream: &mut dyn Stream, out: &mut Vec<u8>, limits: &Limits) -> Result<()> {
+fn append(stream: &mut Decoder<'_>, out: &mut Vec<u8>, limits: &Limits) -> Result<()> {
     let most = usize::try_from(limits.max_decoded_bytes).unwrap_or(usize::MAX);
     let over = || limits.check_decoded_bytes(limits.max_decoded_bytes.saturating_add(1));
     let first = most.min(SCRATCH_BYTES);
@@ -233,7 +208,7 @@ const PREFIX_STEP: usize = 1 << 10;
 const PREFIX_ROOM: usize = 64 << 10;
 
 fn prefix(
-    stream: &mut dyn Stream,
+    stream: &mut Decoder<'_>,
     wanted: &mut dyn FnMut(&[u8]) -> usize,
     limits: &Limits,
 ) -> Result<Vec<u8>> {
@@ -296,25 +271,21 @@ impl ByteCodec for Brotli {
     }
 
     fn decode_into(&self, payload: &[u8], out: &mut [u8], limits: &Limits) -> Result<()> {
+        limits.check_decoded_bytes(u64_len(out.len()))?;
         let room = out.len();
-        self.with_stream(payload, limits, |stream, limits| {
-            limits.check_decoded_bytes(u64_len(room))?;
-            match stream.decode(out)? {
-                (written, Status::Finished) if written == room => Ok(()),
-                (written, Status::Finished) => Err(output_size(NAME, room, u64_len(written))),
-                (_, Status::Cut) => Err(cut()),
-                (_, Status::Full) if ends_here(stream)? => Ok(()),
-                (_, Status::Full) => Err(output_size(NAME, room, u64_len(room).saturating_add(1))),
-            }
-        })
+        let mut stream = stream(payload)?;
+        match stream.decode(out)? {
+            (written, Status::Finished) if written == room => Ok(()),
+            (written, Status::Finished) => Err(output_size(NAME, room, u64_len(written))),
+            (_, Status::Cut) => Err(cut()),
+            (_, Status::Full) if ends_here(&mut stream)? => Ok(()),
+            (_, Status::Full) => Err(output_size(NAME, room, u64_len(room).saturating_add(1))),
+        }
     }
 
     fn decode_append(&self, payload: &[u8], out: &mut Vec<u8>, limits: &Limits) -> Result<()> {
         let before = out.len();
-        let decoded = self.with_stream(payload, limits, |stream, limits| {
-            out.truncate(before);
-            append(stream, out, limits)
-        });
+        let decoded = stream(payload).and_then(|mut stream| append(&mut stream, out, limits));
         if decoded.is_err() {
             out.truncate(before);
         }
@@ -327,7 +298,7 @@ impl ByteCodec for Brotli {
         wanted: &mut dyn FnMut(&[u8]) -> usize,
         limits: &Limits,
     ) -> Result<Vec<u8>> {
-        self.with_stream(payload, limits, |stream, limits| prefix(stream, wanted, limits))
+        prefix(&mut stream(payload)?, wanted, limits)
     }
 
     fn check_encode(&self) -> Result<()> {

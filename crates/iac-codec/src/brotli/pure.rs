@@ -1,12 +1,13 @@
-//! The crate `brotli`.
+//! The crate `brotli`: encoding, and all decoding.
 
 use ::brotli::enc::StandardAlloc;
 use ::brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderStateStruct};
 use ::brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 
-use super::{NAME, Status, Stream, damaged};
+use super::{NAME, Status, damaged};
 use crate::{CodecError, Result};
 
+/// One stream on its way through the decoder.
 pub(super) struct Decoder<'a> {
     state: BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
     rest: &'a [u8],
@@ -19,18 +20,20 @@ impl<'a> Decoder<'a> {
         let state = BrotliState::new_strict(allocator(), allocator(), allocator());
         Self { state, rest: payload }
     }
-}
 
-impl Stream for Decoder<'_> {
-    fn decode(&mut self, out: &mut [u8]) -> Result<(usize, Status)> {
+    /// Decodes on to the end of the stream, the input or the output, and tells the bytes written.
+    pub(super) fn decode(&mut self, out: &mut [u8]) -> Result<(usize, Status)> {
         self.decode_some(usize::MAX, out)
     }
 
-    fn is_at_end(&self) -> bool {
+    /// Whether the input is used up.
+    pub(super) fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
-    fn decode_some(&mut self, input: usize, out: &mut [u8]) -> Result<(usize, Status)> {
+    /// The same with so many bytes of the input at most; [`Status::Cut`] says that these are used
+    /// up.
+    pub(super) fn decode_some(&mut self, input: usize, out: &mut [u8]) -> Result<(usize, Status)> {
         let input = self.rest.get(..input).unwrap_or(self.rest);
         let mut available_in = input.len();
         let mut read = 0;

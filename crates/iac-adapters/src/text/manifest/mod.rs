@@ -80,8 +80,7 @@ pub(crate) fn parse<D: TextDocument>(
     if let Some(parsed) = quick::parse::<D>(text, keep, most) {
         return Ok(parsed);
     }
-    json::parse::<D>(text, keep, most)
-        .unwrap_or(Err(BlockError::TooLarge { allowed: memory }))
+    json::parse::<D>(text, keep, most).unwrap_or(Err(BlockError::TooLarge { allowed: memory }))
 }
 
 #[cfg(test)]
@@ -162,7 +161,9 @@ mod tests {
         for ids in [&[][..], &["a"], &["a", "b"], &["a", "b", "b"]] {
             for episode in [-1, 0, 1, i64::MAX, i64::MIN] {
                 let text = sample::<ClinicalDoc>(ids, "x y", episode);
-                assert!(both::<ClinicalDoc>(&text) && !both::<ClinicalDocPair>(&text) || ids.is_empty());
+                assert!(
+                    both::<ClinicalDoc>(&text) && !both::<ClinicalDocPair>(&text) || ids.is_empty()
+                );
                 let text = sample::<ClinicalDocPair>(ids, "病理/\u{7f}", episode);
                 assert!(both::<ClinicalDocPair>(&text));
             }

@@ -72,9 +72,7 @@ pub(super) fn parse<D: TextDocument>(text: &str, keep: Keep<'_>, most: u64) -> O
             let wanted = match keep {
                 Keep::All => true,
                 Keep::Position(position) => position == parsed.documents,
-                Keep::Id(id) => {
-                    parsed.manifest.docs.is_empty() && doc.labels.first() == Some(&id)
-                }
+                Keep::Id(id) => parsed.manifest.docs.is_empty() && doc.labels.first() == Some(&id),
             };
             if wanted {
                 if u64::try_from(parsed.manifest.docs.len()).ok()? >= most {

@@ -59,8 +59,7 @@ pub(super) fn seal(folder: &Path, pack_digest: String, documents: u64) -> Result
     }
     let note = "words of the pack beside this folder, patient data among them; the folder can be \
                 removed and made anew";
-    let about =
-        About { version: VERSION, pack_digest, documents, files, note: note.to_owned() };
+    let about = About { version: VERSION, pack_digest, documents, files, note: note.to_owned() };
     let path = folder.join(ABOUT);
     let failed = |error: std::io::Error| AdapterError::io(&path, "cannot write")(error);
     let text = serde_json::to_string_pretty(&about).map_err(|error| failed(error.into()))?;
@@ -153,9 +152,7 @@ pub(super) fn check(folder: &Path, about: &About) -> Result<()> {
     }
     // What is there beside them could be taken for a part of the index.
     match names(folder)?.into_iter().find(|name| !about.files.contains_key(name)) {
-        Some(name) => {
-            Err(stale(folder, &format!("{name:?} in the index is not what was made")))
-        }
+        Some(name) => Err(stale(folder, &format!("{name:?} in the index is not what was made"))),
         None => Ok(()),
     }
 }
