@@ -16,7 +16,7 @@ import zlib
 import numpy
 import pyarrow
 from iatro import iac
-from iatro.iac.adapters import features, text, tiles
+from iatro.iac.adapters import dicom, features, text, tiles
 
 STATE = {"records": {}}
 
@@ -383,6 +383,55 @@ def read_features(command):
     return measured(work)
 
 
+def build_dicom(command):
+    """Builds a pack of DICOM files."""
+    return measured(
+        lambda: dicom.build_dicom_patient_package_from_files(
+            command["files"],
+            command["path"],
+            effort=command["effort"],
+            workers=command["workers"],
+            overwrite=True,
+        )
+    )
+
+
+def use_dicom(command):
+    """Opens a pack of DICOM objects."""
+    STATE["dicom"] = dicom.DicomPatientReader(command["path"])
+    load_batches(command)
+    return {"rows": STATE["dicom"].record_count}
+
+
+def check_dicom(command):
+    """The sum of a slice's samples, to be compared with ours."""
+    return {"sum": int(STATE["dicom"].read_pixel_array(command["row"]).sum(dtype="i8"))}
+
+
+def read_dicom(command):
+    """Reads batches of slices, one slice after the other: a call for many is not there."""
+    chosen, read = STATE["batches"], STATE["dicom"].read_pixel_array
+
+    def work():
+        for rows in chosen:
+            numpy.stack([read(row) for row in rows])
+
+    return measured(work)
+
+
+def open_dicom(command):
+    """From the path of a pack to its list of series."""
+
+    def work():
+        for _ in range(command["repeat"]):
+            iac.clear_caches()
+            reader = dicom.DicomPatientReader(command["path"])
+            reader.series_table.to_pylist()
+            reader.close()
+
+    return measured(work)
+
+
 COMMANDS = {
     work.__name__: work
     for work in (
@@ -416,6 +465,11 @@ COMMANDS = {
         use_features,
         check_features,
         read_features,
+        build_dicom,
+        use_dicom,
+        check_dicom,
+        read_dicom,
+        open_dicom,
     )
 }
 

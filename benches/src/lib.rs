@@ -14,6 +14,7 @@
 pub mod clinical;
 pub mod clock;
 pub mod codecs;
+pub mod dicom;
 pub mod features;
 pub mod fixed;
 pub mod images;

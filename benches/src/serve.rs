@@ -4,8 +4,10 @@ use std::convert::Infallible;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::{BufRead, Write};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
+use iac_adapters::dicom::{DicomInputs, DicomPackBuilder, DicomPackReader};
 use iac_adapters::text::{ClinicalTextWriter, TextWriteOptions};
 use iac_adapters::tiles::TilePackReader;
 use iac_reader::{PackReader, ReadOptions};
@@ -40,6 +42,8 @@ fn answer(command: &Value) -> Result<Value> {
         "plain_write" => plain_write(command),
         "text_memory" => text_memory(command),
         "find_tile_memory" => find_tile_memory(command),
+        "dicom_memory" => dicom_memory(command),
+        "open_dicom" => open_dicom(command),
         other => Err(format!("unknown command {other}").into()),
     }
 }
@@ -115,6 +119,30 @@ fn find_tile_memory(command: &Value) -> Result<Value> {
     let tiles = TilePackReader::open(path)?;
     black_box(tiles.read_rgb_by_id(id)?);
     Ok(json!({"bytes": own_bytes()?.saturating_sub(before)}))
+}
+
+/// The most memory that building a pack of a folder of objects takes.
+fn dicom_memory(command: &Value) -> Result<Value> {
+    let inputs = DicomInputs::find(&[text(command, "folder")?.into()])?;
+    DicomPackBuilder::new()
+        .effort(u8::try_from(integer(command, "effort")?)?)
+        .workers(NonZeroUsize::new(2))
+        .options(sample::options())
+        .build(text(command, "path")?, inputs)?;
+    Ok(json!({"peak": peak_resident_bytes()?}))
+}
+
+/// The first open of this process to the list of series, when `repeat` is 1.
+fn open_dicom(command: &Value) -> Result<Value> {
+    let path = text(command, "path")?;
+    let options = ReadOptions::default().use_header_cache(false);
+    let ((), time) = measure(|| {
+        for _ in 0..integer(command, "repeat")? {
+            black_box(DicomPackReader::open_with(path, &options, true)?.series());
+        }
+        Ok(())
+    })?;
+    Ok(json!({"cpu": time.cpu, "wall": time.wall}))
 }
 
 /// The payloads alone, in one file, with nothing but `write`.

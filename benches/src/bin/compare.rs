@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use iac_benches::clinical::Clinical;
 use iac_benches::codecs::Codecs;
+use iac_benches::dicom::Dicom;
 use iac_benches::features::Features;
 use iac_benches::fixed::Fixed;
 use iac_benches::images::{self, Images};
@@ -56,7 +57,7 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 14] = [
+const SECTIONS: [&str; 15] = [
     "reads-1k",
     "reads-4-60k",
     "open-200k",
@@ -71,6 +72,7 @@ const SECTIONS: [&str; 14] = [
     "text",
     "tiles",
     "features",
+    "dicom",
 ];
 
 enum Task {
@@ -83,6 +85,7 @@ enum Task {
     Clinical(Clinical),
     Tiles(Tiles),
     Features(Features),
+    Dicom(Dicom),
 }
 
 fn main() -> Result<()> {
@@ -117,6 +120,7 @@ fn main() -> Result<()> {
             Task::Clinical(clinical) => vec![clinical.run(folder, reference)?],
             Task::Tiles(tiles) => tiles.run(folder, reference)?,
             Task::Features(features) => vec![features.run(folder, reference)?],
+            Task::Dicom(dicom) => dicom.run(folder, reference)?,
         };
         for section in measured {
             println!("{section}");
@@ -138,7 +142,7 @@ fn main() -> Result<()> {
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 14] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 15] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",
@@ -249,6 +253,13 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 14] {
         rounds,
         times: 5.0,
     };
+    let dicom = Dicom {
+        slices: if quick { 12 } else { 300 },
+        instances: if quick { 500 } else { 5000 },
+        batches: if quick { 1 } else { 10 },
+        efforts: if quick { 3 } else { 9 },
+        rounds,
+    };
     [
         Task::Reads(kilobyte),
         Task::Reads(tiles),
@@ -264,5 +275,6 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 14] {
         Task::Clinical(clinical),
         Task::Tiles(image_tiles),
         Task::Features(features),
+        Task::Dicom(dicom),
     ]
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "the library alone is what ours is compared with")]
 
 use std::ptr;
+use std::sync::Mutex;
 
 use gamut_jxl_sys::decode as dec;
 use gamut_jxl_sys::encode as enc;
@@ -160,6 +161,30 @@ impl Bare for Jxl {
 /// When the library gives no handle.
 pub fn decoder(image: &Image) -> Result<Box<dyn Bare>> {
     Ok(Box::new(Jxl::new(image.clone(), Some(1.0), 3)?))
+}
+
+/// Encodes images without loss on two threads, with a handle for each.
+///
+/// # Errors
+///
+/// What the library reports.
+pub fn encode_on_two(images: Vec<Image>, effort: u8) -> Result<()> {
+    let Some(first) = images.first().cloned() else { return Ok(()) };
+    let images = Mutex::new(images.into_iter());
+    let work = || -> Result<()> {
+        let mut handle = Jxl::new(first.clone(), None, effort.into())?;
+        loop {
+            let next = images.lock().map_err(|_| "the other thread failed")?.next();
+            let Some(next) = next else { return Ok(()) };
+            handle.image = next;
+            std::hint::black_box(handle.encode()?);
+        }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(work);
+        work()?;
+        other.join().map_err(|_| "the other thread failed")?
+    })
 }
 
 /// The images and the ways to store them.

@@ -167,17 +167,22 @@ impl IntColumn {
     pub(crate) fn of_batches(batches: &[RecordBatch]) -> Option<Self> {
         let mut column = Self::default();
         for batch in batches {
-            let array = batch.columns().first()?;
-            if !array.data_type().is_integer() {
-                return None;
-            }
-            let rows = u64::try_from(array.len()).ok()?;
-            if rows > 0 {
-                column.parts.push((column.rows, array.clone()));
-                column.rows = column.rows.checked_add(rows)?;
-            }
+            column.push(batch.columns().first()?)?;
         }
         Some(column)
+    }
+
+    /// Adds an array; nothing when it holds no integers.
+    pub(crate) fn push(&mut self, array: &ArrayRef) -> Option<()> {
+        if !array.data_type().is_integer() {
+            return None;
+        }
+        let rows = u64::try_from(array.len()).ok()?;
+        if rows > 0 {
+            self.parts.push((self.rows, array.clone()));
+            self.rows = self.rows.checked_add(rows)?;
+        }
+        Some(())
     }
 
     /// The number of a row; nothing for a null and behind the last row.

@@ -23,8 +23,6 @@ mod corpus;
 mod goldens;
 #[path = "dicom/hostile.rs"]
 mod hostile;
-#[path = "dicom/speed.rs"]
-mod speed;
 #[path = "dicom/support.rs"]
 mod support;
 #[path = "dicom/tools.rs"]

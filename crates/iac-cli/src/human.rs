@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use iatrocache::ops::objects::{Objects, Tally};
+
 /// A number of bytes: `812 B`, `64.0 KiB`, `1.3 GiB`.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -38,6 +40,48 @@ pub(crate) fn count(count: u64) -> String {
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(number))
+}
+
+/// Values that are told of one sort before the others are only counted.
+const TOLD: usize = 6;
+
+/// What a pack of medical objects holds, as names and texts.
+pub(crate) fn objects(objects: &Objects) -> Vec<(&'static str, String)> {
+    let series = format!("{} series", count(objects.series));
+    let studies = match objects.studies {
+        1 => "1 study".to_owned(),
+        studies => format!("{} studies", count(studies)),
+    };
+    let instances = counted(objects.instances, "instance");
+    let images = format!("{} with an image", count(objects.images));
+    let mut found = vec![("objects", format!("{studies}, {series}, {instances}, {images}"))];
+    for (name, tallies) in [
+        ("modalities", &objects.modalities),
+        ("syntaxes", &objects.transfer_syntaxes),
+        ("bits stored", &objects.bits_stored),
+        ("image sizes", &objects.sizes),
+    ] {
+        if !tallies.is_empty() {
+            found.push((name, told(tallies)));
+        }
+    }
+    found
+}
+
+fn told(tallies: &[Tally]) -> String {
+    let mut texts: Vec<String> = tallies
+        .iter()
+        .take(TOLD)
+        .map(|tally| {
+            let value = if tally.value.is_empty() { "none" } else { &tally.value };
+            format!("{value} ({})", count(tally.count))
+        })
+        .collect();
+    let more = tallies.len().saturating_sub(TOLD);
+    if more > 0 {
+        texts.push(format!("{more} more"));
+    }
+    texts.join(", ")
 }
 
 /// So much per second, as a number of `unit` of `size` each.

@@ -14,6 +14,7 @@ use iac_reader::{
 };
 use serde::{Serialize, Serializer};
 
+use crate::absent::Absent;
 use crate::decode::{Decoder, no_records};
 use crate::error::{OpsError, Result};
 use crate::progress::{Progress, Task, check_cancelled};
@@ -355,6 +356,7 @@ impl Bench<'_> {
     fn images(&self, units: impl FnMut() -> Vec<u64>) -> Result<Rate> {
         let decoder = Decoder::new(self.pack, self.options.limits)?;
         let images = decoder.images().ok_or_else(|| no_records(self.pack))?;
+        let absent = Absent::of(self.pack)?;
         self.clock.measure(units, |rows| {
             let (mut bytes, mut part, mut cost) = (0_u64, Vec::new(), 0_u64);
             let mut decode = |part: &mut Vec<u64>| -> Result<()> {
@@ -366,7 +368,7 @@ impl Bench<'_> {
                 part.clear();
                 Ok(())
             };
-            for row in &rows {
+            for row in rows.iter().filter(|row| !absent.contains(self.pack, **row)) {
                 let stored = self.pack.span(*row)?.length;
                 cost = cost.saturating_add(decoder.cost(*row, stored));
                 if cost > IMAGE_BYTES && !part.is_empty() {

@@ -11,6 +11,7 @@ use iac_format::{FixedShape, FormatError, TableKind};
 use iac_reader::{FixedRecordPack, PackKind, PackReader, RecordOptions, VariableRecordPack};
 use serde::Serialize;
 
+use crate::absent::Absent;
 use crate::error::{OpsError, Result};
 use crate::ordered::{Bounds, for_each_ordered};
 use crate::progress::{Progress, Task};
@@ -127,6 +128,16 @@ impl Decoded {
             sha256: crate::sha::sha256_hex(&self.bytes),
         }
     }
+}
+
+/// What was decoded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DecodeSummary {
+    /// Records that were handed on.
+    pub records: u64,
+    /// Rows that were passed over because they store no record.
+    pub without_record: u64,
 }
 
 /// Decodes the records of one pack.
@@ -267,21 +278,24 @@ impl Decoder {
 
 /// Decodes records in the order of `rows` (absent: all) and hands them on one by one.
 ///
-/// The first record that cannot be decoded ends the call. Progress counts rows.
+/// The first record that cannot be decoded ends the call. Rows that store no record (of objects
+/// without an image) are passed over. Progress counts rows.
 ///
 /// # Errors
 ///
 /// Those of [`Decoder::new`] and [`Decoder::decode`], [`OpsError::RowOutOfRange`] before anything
-/// is read, and whatever `on_record` returns.
+/// is read, [`OpsError::Usage`] when none of the rows stores a record, and whatever `on_record`
+/// returns.
 pub fn decode(
     pack: &PackReader,
     rows: Option<&RowSelection>,
     options: &DecodeOptions,
     progress: &dyn Progress,
     on_record: &mut dyn FnMut(Decoded) -> Result<()>,
-) -> Result<()> {
+) -> Result<DecodeSummary> {
     let rows = selected_rows(pack, rows)?;
     let decoder = Decoder::with_options(pack, options.for_codec())?;
+    let (rows, without_record) = Absent::of(pack)?.split(pack, rows)?;
     let task = Task::begin(progress, "decoding", Some(rows.len()));
     let bounds = Bounds { workers: options.workers, cost: options.memory };
     for_each_ordered(
@@ -295,7 +309,8 @@ pub fn decode(
             task.advance(1);
             Ok(())
         },
-    )
+    )?;
+    Ok(DecodeSummary { records: rows.len(), without_record })
 }
 
 /// Rows that were asked for and that the pack has; absent ones stand for all.

@@ -4,6 +4,7 @@ use iac_format::ErrorKind;
 use iac_reader::{PackKind, PackReader};
 use serde::Serialize;
 
+use crate::absent::Absent;
 use crate::decode::{
     DecodeOptions, DecodedKind, Decoder, byte_count, no_records, selected_rows, stored_bytes,
 };
@@ -19,7 +20,7 @@ pub type DigestOptions = DecodeOptions;
 /// The sums of one record.
 ///
 /// As JSON: `{"row","bytes","crc32","crc_ok","stored_sha256","decoded":{...}}`, with `error` in
-/// place of `decoded` where the record cannot be decoded.
+/// place of `decoded` where the record cannot be decoded, and neither where the row stores none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RowDigest {
@@ -33,7 +34,8 @@ pub struct RowDigest {
     pub crc_ok: Option<bool>,
     /// SHA-256 of the stored bytes, in hex.
     pub stored_sha256: Option<String>,
-    /// The sums of the decoded record.
+    /// The sums of the decoded record; absent too in rows that store none, of objects without an
+    /// image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decoded: Option<DecodedDigest>,
     /// Why there are none.
@@ -114,6 +116,7 @@ pub fn digest(
     let unchecked = pack.with_crc(false);
     let decoder = Decoder::with_options(&unchecked, options.for_codec())
         .map_err(|error| DigestError::of(&error));
+    let absent = Absent::of(pack)?;
     let task = Task::begin(progress, "digesting", Some(rows.len()));
     let bounds = Bounds { workers: options.workers, cost: options.memory };
     let mut summary = DigestSummary::default();
@@ -125,7 +128,7 @@ pub fn digest(
             let stored = stored_bytes(pack, *row);
             decoder.as_ref().map_or(stored, |decoder| decoder.cost(*row, stored))
         },
-        |row| Ok(digest_row(&unchecked, &decoder, row)),
+        |row| Ok(digest_row(&unchecked, &decoder, &absent, row)),
         |row| {
             summary.rows = summary.rows.saturating_add(1);
             if let Some(error) = &row.error {
@@ -148,6 +151,7 @@ impl DigestError {
 fn digest_row(
     pack: &PackReader,
     decoder: &std::result::Result<Decoder, DigestError>,
+    absent: &Absent,
     row: u64,
 ) -> RowDigest {
     let mut digest = RowDigest {
@@ -183,6 +187,9 @@ fn digest_row(
             });
             return digest;
         }
+    }
+    if absent.contains(pack, row) {
+        return digest;
     }
     let decoded = match decoder {
         Ok(decoder) => decoder.decode_stored(row, stored).map_err(|error| DigestError::of(&error)),

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use tempfile::TempPath;
 
+use crate::absent::Absent;
 use crate::decode::{Decoder, byte_count, selected_rows, stored_bytes};
 use crate::error::{OpsError, Result};
 use crate::expansion::check_expansion;
@@ -119,6 +120,8 @@ pub struct ExtractSummary {
     pub bytes: u64,
     /// Files whose name differs from the one in the pack.
     pub renamed: u64,
+    /// Rows that were passed over because they store no record.
+    pub without_record: u64,
 }
 
 /// Writes records into a folder, which is made if need be, one file each; `rows` absent: all.
@@ -129,6 +132,8 @@ pub struct ExtractSummary {
 /// column `path` gives folders too, and files get back the time of their last change. Whatever the
 /// names are, nothing is written outside of the folder, and no link below it is followed; nobody
 /// else should be at work in the folder meanwhile.
+///
+/// Rows that store no record (of objects without an image) are passed over.
 ///
 /// Every file appears whole or not at all. `on_file` hears of every file in the order of the rows.
 /// Progress counts rows.
@@ -152,6 +157,7 @@ pub fn extract(
 ) -> Result<ExtractSummary> {
     let rows = selected_rows(pack, rows)?;
     let decoder = Decoder::new(pack, options.limits)?;
+    let (rows, without_record) = Absent::of(pack)?.split(pack, rows)?;
     if !options.allow_expansion {
         check_expansion(pack, rows.iter(), progress)?;
     }
@@ -174,7 +180,8 @@ pub fn extract(
     folder.prepare(&files, progress)?;
     let task = Task::begin(progress, "extracting", Some(rows.len()));
     let bounds = Bounds { workers: options.workers, cost: options.memory };
-    let mut summary = ExtractSummary { dir: dir.to_owned(), files: 0, bytes: 0, renamed: 0 };
+    let dir = dir.to_owned();
+    let mut summary = ExtractSummary { dir, files: 0, bytes: 0, renamed: 0, without_record };
     for_each_ordered(
         files.into_iter(),
         bounds,

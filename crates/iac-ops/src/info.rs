@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::error::Result;
+use crate::objects::{Objects, objects};
 use crate::raw::{BYTES_COLUMN, RAW_FILES};
 use crate::type_name::field_type_name;
 
@@ -85,6 +86,8 @@ pub struct Facts {
     pub original_bytes: Option<u64>,
     /// Whether rows have checksums.
     pub rows_have_checksums: bool,
+    /// Studies, series and instances, in packs of medical objects.
+    pub objects: Option<Objects>,
 }
 
 /// Sizes of records in bytes.
@@ -186,6 +189,7 @@ fn facts(pack: &PackReader, kind: PackKind) -> Result<Facts> {
     if facts.payload_type.as_deref() == Some(RAW_FILES) {
         facts.original_bytes = sum_of(pack, BYTES_COLUMN)?;
     }
+    facts.objects = objects(pack)?;
     Ok(facts)
 }
 

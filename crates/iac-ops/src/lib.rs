@@ -19,6 +19,7 @@
 //! | [`merge`] | several packs as one |
 //! | [`info`] | what a pack is, at a glance |
 //! | [`stats`] | sizes, and rows by split, slide and patient |
+//! | [`objects`] | counts of studies, series and instances |
 //! | [`view`] | rows of a table as JSON, CSV or Arrow |
 //! | [`predicate`] | conditions that select rows |
 //! | [`rows`] | row numbers as people write them |
@@ -48,6 +49,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod absent;
 pub mod bench;
 mod carry;
 pub mod cell;
@@ -62,6 +64,7 @@ pub mod info;
 pub mod merge;
 pub mod montage;
 mod names;
+pub mod objects;
 pub mod ordered;
 pub mod pictures;
 pub mod predicate;
@@ -72,6 +75,7 @@ pub mod rows;
 pub mod salvage;
 pub mod schema;
 mod sha;
+mod shared;
 pub mod stats;
 pub mod subset;
 mod transcode;

@@ -10,10 +10,13 @@ use iac_reader::PackReader;
 use iac_writer::{Table, VariablePackBuilder, WriteError, WriteOptions, WriteSummary};
 use serde_json::{Map, Value};
 
+use crate::absent::Absent;
+use crate::carry::check_carried;
 use crate::decode::{Decoder, byte_count, no_records, of_image, stored_bytes};
 use crate::error::{OpsError, Result};
 use crate::ordered::{Bounds, for_each_ordered};
 use crate::progress::{Progress, Task};
+use crate::shared::Shared;
 use crate::transcode::Transcoder;
 
 /// Header member that says how records were encoded, where the codec's parameters do not.
@@ -71,7 +74,11 @@ pub struct RecodeSummary {
 ///
 /// Rows, tables and header members stay, apart from those that describe the codec and where
 /// payloads lie. Records of bytes go to codecs for bytes, images to codecs for images; signed
-/// samples stay signed. Checksums are compared on the way. Progress counts rows.
+/// samples stay signed; rows that store no record (of objects without an image) stay so. Checksums
+/// are compared on the way. Progress counts rows.
+///
+/// Packs that keep metadata in front of their records, as those of DICOM objects do, keep it, but
+/// only the effort of their codec can be changed.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -95,6 +102,7 @@ pub struct RecodeSummary {
 /// [`OpsError::Write`], also when the destination exists; [`OpsError::Codec`] when the new codec is
 /// not there or a record cannot be encoded; [`OpsError::Usage`] when one of the codecs is for bytes
 /// and the other for images, or JPEG files are to be transcoded that are not there;
+/// [`OpsError::Source`] for packs that hold more than their rows, where that cannot be kept;
 /// [`OpsError::Read`] when the pack is damaged, addresses
 /// no records, or its codec is not there; [`OpsError::Cancelled`]. Nothing is left then.
 pub fn recode(
@@ -109,15 +117,18 @@ pub fn recode(
     }
     if options.transcode {
         let transcoder = Transcoder::new(pack, options)?;
+        check_carried(pack)?;
         let rows = pack.num_records()?;
         let (spec, header) = transcoder.describe(pack);
         let builder = VariablePackBuilder::new("", table(pack.index_table()?)?).codec_spec(spec);
-        return Work { pack, options, progress }
+        return Work { pack, options, progress, shared: Shared::default() }
             .run(builder, header, out, rows, &|row| transcoder.record(pack, row));
     }
     let codec_error = |row, source| OpsError::codec(pack.path(), row, source);
+    let shared = Shared::of(pack)?;
+    let spec = shared.codec(pack, &options.codec)?;
     let mut codec = Registry::global()
-        .create_encoder(&options.codec)
+        .create_encoder(&spec)
         .map_err(|source| codec_error(None, source))?;
     let decoder = Decoder::new(pack, options.limits)?;
     let old = decoder.codec().ok_or_else(|| no_records(pack))?;
@@ -125,11 +136,13 @@ pub fn recode(
         return Err(OpsError::usage(kinds_differ(pack, old, &codec)));
     }
     let rows = pack.num_records()?;
-    if let (Some(images), true) = (decoder.images(), rows > 0) {
+    let absent = Absent::of(pack)?;
+    let first = (0..rows).find(|row| !absent.contains(pack, *row));
+    if let (Some(images), Some(first)) = (decoder.images(), first) {
         let signed = match old.sample_mapping() {
             Some(mapping) => mapping == SampleMapping::Int16,
             // Streams of others may hold signed samples as such.
-            None => images.image_info(0)?.sample_type == SampleType::I16,
+            None => images.image_info(first)?.sample_type == SampleType::I16,
         };
         if signed {
             codec = codec.with_int16_samples().map_err(|source| codec_error(None, source))?;
@@ -137,7 +150,10 @@ pub fn recode(
     }
     let header = header_without(pack, Some(old));
     let builder = VariablePackBuilder::new("", table(pack.index_table()?)?).codec(codec.clone());
-    Work { pack, options, progress }.run(builder, header, out, rows, &|row| {
+    Work { pack, options, progress, shared }.run(builder, header, out, rows, &|row| {
+        if absent.contains(pack, row) {
+            return Ok((0, Bytes::new()));
+        }
         if let Some(images) = decoder.images() {
             let image = images.read_image(row)?;
             let payload = codec
@@ -177,6 +193,7 @@ struct Work<'a> {
     pack: &'a PackReader,
     options: &'a RecodeOptions,
     progress: &'a dyn Progress,
+    shared: Shared,
 }
 
 impl Work<'_> {
@@ -189,7 +206,7 @@ impl Work<'_> {
         rows: u64,
         record: &(dyn Fn(u64) -> Result<(u64, Bytes)> + Sync),
     ) -> Result<RecodeSummary> {
-        let Self { pack, options, progress } = *self;
+        let Self { pack, options, progress, ref shared } = *self;
         let is_typed = header.contains_key("payload_type");
         let mut writer = builder
             .slides(table(pack.slide_table()?)?)
@@ -199,6 +216,7 @@ impl Work<'_> {
         if !is_typed {
             writer.header_mut().remove("payload_type");
         }
+        shared.write(pack, &mut writer)?;
         let task = Task::begin(progress, "recoding", Some(rows));
         let bounds = Bounds { workers: options.workers, cost: options.memory };
         let costs = Decoder::new(pack, options.limits).ok();

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::carry::{column, slide_numbers, texts};
 use crate::error::Result;
 use crate::info::{SizeStats, info, sum_of};
+use crate::objects::Objects;
 
 /// The extension of packs of text whose index may say how many bytes records had (`raw_bytes`).
 const TEXT_COLUMNS: &str = "iac.text.columns";
@@ -48,6 +49,9 @@ pub struct Stats {
     pub ratio: Option<f64>,
     /// Sizes of the stored records.
     pub sizes: Option<SizeStats>,
+    /// Studies, series and instances, in packs of medical objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<Objects>,
     /// Rows by the values of columns, in the order of first appearance of the columns.
     pub groups: Vec<Group>,
 }
@@ -87,7 +91,10 @@ pub fn stats(pack: &PackReader, most: usize) -> Result<Stats> {
     let layout = pack.layout();
     let kind = pack.kind()?;
     let data_bytes = layout.data.length;
-    let decoded_bytes = decoded_bytes(pack, kind, rows, info.facts.original_bytes);
+    let objects = info.facts.objects;
+    let of_objects = objects.as_ref().and_then(|objects| objects.decoded_bytes);
+    let original = of_objects.or(info.facts.original_bytes);
+    let decoded_bytes = decoded_bytes(pack, kind, rows, original);
     Ok(Stats {
         path: info.path,
         payload_type: info.facts.payload_type,
@@ -102,6 +109,7 @@ pub fn stats(pack: &PackReader, most: usize) -> Result<Stats> {
         decoded_bytes,
         ratio: decoded_bytes.and_then(|decoded| ratio(decoded, data_bytes)),
         sizes: info.facts.payloads,
+        objects,
         groups: groups(pack, kind, most)?,
     })
 }

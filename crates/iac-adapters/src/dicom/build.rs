@@ -19,7 +19,7 @@ use super::geometry::{Place, ShortAcquisition, SliceGap, examine_series, short_a
 use super::inputs::{DicomInput, DicomInputs};
 use super::ordered::for_each_ordered;
 use super::patient::Patients;
-use super::prepare::{Prepared, Preparing, Row};
+use super::prepare::{Aside, Prepared, Preparing, Row};
 use super::syntax::JXL_LOSSLESS;
 use super::tables;
 use super::{DICOM_PATIENT, SCHEMA_VERSION, SOURCE_EXTENSION};
@@ -43,6 +43,10 @@ pub enum OnBadInput {
     Stop,
     /// It is left out and reported; the pack holds the others.
     Skip,
+    /// Where its metadata can be understood and only its pixel data cannot be used (several frames,
+    /// an unknown transfer syntax, a damaged stream), the pixel data is stored as it is, for
+    /// export alone. Everything else is left out and reported.
+    Keep,
 }
 
 /// Builds packs of one patient's objects.
@@ -123,6 +127,9 @@ pub struct DicomBuildReport {
     pub diagnostics: Vec<(&'static str, u64)>,
     /// Inputs that could not be used.
     pub skipped: Vec<SkippedInput>,
+    /// Inputs whose pixel data is stored as it is, with the reason: it can be exported, but not
+    /// read as an image.
+    pub kept: Vec<SkippedInput>,
     /// Inputs that hold an object which was there already.
     pub duplicates: Vec<String>,
     /// Elements that could not be interpreted.
@@ -249,6 +256,7 @@ impl DicomPackBuilder {
             images: self.image_codec(),
             metadata: metadata.clone(),
             verify: self.verify,
+            keep: self.on_bad_input == OnBadInput::Keep,
             limits: self.limits,
             max_input_bytes: self.max_input_bytes,
         };
@@ -283,6 +291,10 @@ impl DicomPackBuilder {
     }
 }
 
+fn noted(input: String, fault: &Fault) -> SkippedInput {
+    SkippedInput { input, kind: fault.kind, reason: fault.to_string() }
+}
+
 fn codec_error(path: &Path, source: iac_codec::CodecError) -> AdapterError {
     AdapterError::Codec { path: path.display().to_string(), row: None, source }
 }
@@ -305,7 +317,14 @@ pub(crate) struct Instance {
     pub(crate) position: usize,
     /// Where its payload lies in the spool.
     payload: (u64, u64),
-    aside: Option<(u64, u64, u32)>,
+    aside: Option<StoredAside>,
+}
+
+/// What lies in the spool for an instance beside its payload.
+struct StoredAside {
+    member: &'static str,
+    place: (u64, u64),
+    crc32: u32,
 }
 
 /// A series while objects come.
@@ -326,6 +345,7 @@ struct Collected {
     patients: Patients,
     counts: BTreeMap<&'static str, u64>,
     skipped: Vec<SkippedInput>,
+    kept: Vec<SkippedInput>,
     duplicates: Vec<String>,
     malformed: Vec<MalformedInput>,
 }
@@ -341,6 +361,7 @@ impl Collected {
             patients: Patients::default(),
             counts: BTreeMap::new(),
             skipped: Vec::new(),
+            kept: Vec::new(),
             duplicates: Vec::new(),
             malformed: Vec::new(),
         })
@@ -350,11 +371,7 @@ impl Collected {
         if self.policy == OnBadInput::Stop {
             return Err(source_error(&name, fault));
         }
-        self.skipped.push(SkippedInput {
-            input: name,
-            kind: fault.kind,
-            reason: fault.to_string(),
-        });
+        self.skipped.push(noted(name, fault));
         Ok(())
     }
 
@@ -364,7 +381,7 @@ impl Collected {
             // Without an encoder no image will ever come in: that is no fault of an input.
             Err(fault)
                 if fault.kind == ErrorKind::MissingFeature
-                    && self.policy == OnBadInput::Skip
+                    && self.policy != OnBadInput::Stop
                     && fault.reason.contains("jxl") =>
             {
                 return Err(source_error(&name, &fault));
@@ -392,6 +409,9 @@ impl Collected {
         }
         self.patients.add(prepared.patient.as_deref());
         self.seen.insert(prepared.sop_uid.clone(), (prepared.digest, name.clone()));
+        if let Some(fault) = &prepared.kept {
+            self.kept.push(noted(name.clone(), fault));
+        }
         self.add(name, prepared)
     }
 
@@ -432,9 +452,9 @@ impl Collected {
                 let payload = self.spool.append(&image.payload)?;
                 let aside = match image.aside {
                     None => None,
-                    Some(bits) => {
-                        let (offset, length) = self.spool.append(&bits)?;
-                        Some((offset, length, crc32fast::hash(&bits)))
+                    Some(Aside { member, bytes }) => {
+                        let place = self.spool.append(&bytes)?;
+                        Some(StoredAside { member, place, crc32: crc32fast::hash(&bytes) })
                     }
                 };
                 (payload, aside)
@@ -543,8 +563,8 @@ impl Collected {
             writer.push(self.spool.read(instance.payload)?)?;
         }
         for instance in self.series.values().flat_map(|series| &series.instances) {
-            if let Some((offset, length, _)) = instance.aside {
-                writer.push_unindexed(self.spool.read((offset, length))?)?;
+            if let Some(aside) = &instance.aside {
+                writer.push_unindexed(self.spool.read(aside.place)?)?;
             }
         }
         let series = u64::try_from(self.series.len()).unwrap_or(u64::MAX);
@@ -555,6 +575,7 @@ impl Collected {
             images,
             diagnostics: self.counts.into_iter().collect(),
             skipped: self.skipped,
+            kept: self.kept,
             duplicates: self.duplicates,
             malformed: self.malformed,
             gaps,
@@ -598,7 +619,7 @@ impl Collected {
     }
 }
 
-/// Tells each instance with bits beside its payload where they will lie. Says whether any instance
+/// Tells each instance with something beside its payload where that will lie. Says whether any instance
 /// has something that the reference does not know.
 fn place_asides(series: &mut BTreeMap<(String, String), Collecting>, start: u64) -> bool {
     let mut offset = start;
@@ -608,11 +629,14 @@ fn place_asides(series: &mut BTreeMap<(String, String), Collecting>, start: u64)
             let Some(iac) = one.metadata.iac_mut(instance.position) else {
                 continue;
             };
-            if let Some((_, length, crc32)) = instance.aside {
-                iac.insert(
-                    "bits".to_owned(),
-                    json!({"offset": offset, "length": length, "crc32": crc32}),
-                );
+            if let Some(aside) = &instance.aside {
+                let (_, length) = aside.place;
+                let place = iac.entry(aside.member).or_insert_with(|| json!({}));
+                if let Value::Object(place) = place {
+                    place.insert("offset".to_owned(), offset.into());
+                    place.insert("length".to_owned(), length.into());
+                    place.insert("crc32".to_owned(), aside.crc32.into());
+                }
                 offset = offset.saturating_add(length);
             }
             extended |= !iac.is_empty();

@@ -14,9 +14,11 @@ use iac_ops::Progress;
 
 use super::attributes::Attributes;
 use super::fault::Fault;
+use super::kept;
 use super::object::{DataSet, Element};
 use super::ordered::for_each_ordered;
 use super::pixels::{BITS_STORED, HIGH_BIT, PHOTOMETRIC, PLANAR, of_codec};
+use super::prepare::BITS_MEMBER;
 use super::read::DicomPackReader;
 use super::rle;
 use super::samples::{PixelSamples, Pixels};
@@ -35,6 +37,8 @@ pub enum ExportSyntax {
     JpegXl,
     /// Samples as they are, which every program reads.
     ExplicitLittleEndian,
+    /// The same, with the data set deflated.
+    Deflated,
     /// JPEG-LS without loss.
     JpegLs,
     /// JPEG 2000 without loss.
@@ -47,9 +51,10 @@ pub enum ExportSyntax {
 
 impl ExportSyntax {
     /// Every syntax.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::JpegXl,
         Self::ExplicitLittleEndian,
+        Self::Deflated,
         Self::JpegLs,
         Self::Jpeg2000,
         Self::Htj2k,
@@ -62,6 +67,7 @@ impl ExportSyntax {
         match self {
             Self::JpegXl => syntax::JXL_LOSSLESS,
             Self::ExplicitLittleEndian => syntax::EXPLICIT,
+            Self::Deflated => syntax::DEFLATED,
             Self::JpegLs => syntax::JPEGLS_LOSSLESS,
             Self::Jpeg2000 => syntax::JPEG2000_LOSSLESS,
             Self::Htj2k => syntax::HTJ2K_LOSSLESS,
@@ -75,6 +81,7 @@ impl ExportSyntax {
         match self {
             Self::JpegXl => "jxl",
             Self::ExplicitLittleEndian => "explicit",
+            Self::Deflated => "deflated",
             Self::JpegLs => "jpegls",
             Self::Jpeg2000 => "j2k",
             Self::Htj2k => "htj2k",
@@ -127,7 +134,8 @@ impl ExportOptions {
 impl DicomPackReader {
     /// One object as the bytes of a DICOM file.
     ///
-    /// Objects without images are written in the transfer syntax of their source.
+    /// Objects without images, and those whose pixel data is stored as it was, are written in the
+    /// transfer syntax of their source.
     ///
     /// # Errors
     ///
@@ -141,7 +149,8 @@ impl DicomPackReader {
         if !self.has_pixels(row)? {
             let uids = text_column(self.reader(), TableKind::Index, "source_transfer_syntax")?;
             let uid = uids.get(row).filter(|uid| !uid.is_empty()).unwrap_or(syntax::EXPLICIT);
-            let file = write::file(preamble, &meta, &data, uid, None);
+            let pixels = self.kept_pixels(row, &attributes)?;
+            let file = write::file(preamble, &meta, &data, uid, pixels.as_ref());
             return file.map_err(|fault| self.fault(row, fault));
         }
         // Streams are interleaved, whatever the source was.
@@ -193,6 +202,15 @@ impl DicomPackReader {
         out.write_all(&file).map_err(AdapterError::io(path, "cannot be written"))
     }
 
+    /// Pixel data that is stored as it was.
+    fn kept_pixels(&self, row: u64, attributes: &Attributes) -> Result<Option<PixelElement>> {
+        let Some(bytes) = self.aside(row, attributes, kept::MEMBER)? else {
+            return Ok(None);
+        };
+        let member = attributes.delta.iac.get(kept::MEMBER);
+        kept::unpack(member, bytes.into()).map(Some).map_err(|fault| self.fault(row, fault))
+    }
+
     /// The stored words of an image: its samples, with the bits that the payload does not hold.
     fn stored_words(
         &self,
@@ -201,7 +219,7 @@ impl DicomPackReader {
         attributes: &Attributes,
     ) -> Result<(Vec<u8>, bool)> {
         let mut words = pixels.samples.to_le_bytes();
-        let Some(aside) = self.aside(row, attributes)? else {
+        let Some(aside) = self.aside(row, attributes, BITS_MEMBER)? else {
             return Ok((words, false));
         };
         if aside.len() != words.len() {
@@ -237,7 +255,7 @@ impl DicomPackReader {
         let shape = pixels.shape;
         let fault = |fault: Fault| self.fault(row, fault);
         let channels = if shape.channels() == 3 { 3 } else { 1 };
-        if syntax == ExportSyntax::ExplicitLittleEndian {
+        if matches!(syntax, ExportSyntax::ExplicitLittleEndian | ExportSyntax::Deflated) {
             let vr = if width == 1 { VR::OB } else { VR::OW };
             return Ok(PixelElement::Native(vr, words.into()));
         }

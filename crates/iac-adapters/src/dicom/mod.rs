@@ -14,6 +14,7 @@ mod export;
 mod fault;
 mod geometry;
 mod inputs;
+mod kept;
 mod number;
 mod object;
 mod opening;

@@ -1,13 +1,13 @@
 //! What is read when a pack is opened: its header and the table of series.
 
-use iac_format::TableKind;
+use arrow_array::RecordBatch;
 use iac_reader::PackReader;
 use serde_json::Value;
 
 use super::read::Series;
 use super::restore;
 use super::{DICOM_PATIENT, SCHEMA_VERSION};
-use crate::columns::{IntColumn, TextColumn, has_column, int_column, text_column};
+use crate::columns::{IntColumn, TextColumn, has_column};
 use crate::error::{AdapterError, Result};
 
 pub(super) fn check_header(pack: &PackReader) -> Result<()> {
@@ -46,32 +46,104 @@ pub(super) fn check_header(pack: &PackReader) -> Result<()> {
     Ok(())
 }
 
+/// The columns of the series table that a list of series is made of: those that must be there
+/// first.
+const COLUMNS: [&str; 8] = [
+    "series_idx",
+    "template_offset",
+    "template_length",
+    "template_crc32",
+    "instance_count",
+    "study_uid",
+    "series_uid",
+    "modality",
+];
+/// How many of them must be there.
+const REQUIRED: usize = 3;
+
 pub(super) fn read_series(pack: &PackReader) -> Result<Vec<Series>> {
     let table = pack.slide_table()?;
-    let int = |name| int_column(pack, TableKind::Slide, name);
-    let text = |name: &str| {
-        has_column(table, name).then(|| text_column(pack, TableKind::Slide, name)).transpose()
-    };
-    let (idx, offset, length) =
-        (int("series_idx")?, int("template_offset")?, int("template_length")?);
-    let crc32 = has_column(table, "template_crc32").then(|| int("template_crc32")).transpose()?;
-    let count = has_column(table, "instance_count").then(|| int("instance_count")).transpose()?;
-    let (study, series, modality) = (text("study_uid")?, text("series_uid")?, text("modality")?);
+    // Decoded together: each call goes through the whole stream.
+    let mut names = Vec::with_capacity(COLUMNS.len());
+    let mut places = [None; COLUMNS.len()];
+    for (position, (name, place)) in COLUMNS.into_iter().zip(&mut places).enumerate() {
+        if has_column(table, name) {
+            *place = Some(names.len());
+            names.push(name);
+        } else if position < REQUIRED {
+            return Err(AdapterError::schema(
+                pack.path(),
+                name,
+                format!("the {} has no column `{name}`", table.kind()),
+            ));
+        }
+    }
     let mut found = Vec::new();
-    for row in 0..table.num_rows() {
-        let number = |column: &IntColumn, name: &str| {
-            column.get(row).and_then(|it| u64::try_from(it).ok()).ok_or_else(|| {
+    for batch in table.columns(&names)? {
+        let columns = Columns::of(pack, &batch, &places)?;
+        for row in 0..batch.num_rows() {
+            found.push(columns.series(pack, row, found.len())?);
+        }
+    }
+    Ok(found)
+}
+
+/// The columns of one record batch.
+struct Columns {
+    numbers: [Option<IntColumn>; 5],
+    texts: [Option<TextColumn>; 3],
+}
+
+impl Columns {
+    fn of(
+        pack: &PackReader,
+        batch: &RecordBatch,
+        places: &[Option<usize>; COLUMNS.len()],
+    ) -> Result<Self> {
+        let mut columns = Self { numbers: [const { None }; 5], texts: [const { None }; 3] };
+        let Self { numbers, texts } = &mut columns;
+        let (of_numbers, of_texts) = (COLUMNS.iter().zip(places), COLUMNS.iter().zip(places));
+        let wrong = |name: &str, wanted: &str| {
+            AdapterError::schema(pack.path(), name, format!("the column holds no {wanted}"))
+        };
+        for (column, (name, place)) in numbers.iter_mut().zip(of_numbers) {
+            if let Some(array) = place.and_then(|place| batch.columns().get(place)) {
+                let mut found = IntColumn::default();
+                found.push(array).ok_or_else(|| wrong(name, "integers"))?;
+                *column = Some(found);
+            }
+        }
+        for (column, (name, place)) in texts.iter_mut().zip(of_texts.skip(5)) {
+            if let Some(array) = place.and_then(|place| batch.columns().get(place)) {
+                let mut found = TextColumn::default();
+                found.push(array).ok_or_else(|| wrong(name, "texts"))?;
+                *column = Some(found);
+            }
+        }
+        Ok(columns)
+    }
+
+    /// The series of a row of the batch; `position` is its row of the table.
+    fn series(&self, pack: &PackReader, row: usize, position: usize) -> Result<Series> {
+        let row = u64::try_from(row).unwrap_or(u64::MAX);
+        let [idx, offset, length, crc32, count] = &self.numbers;
+        let [study, series, modality] = &self.texts;
+        let stated = |column: &Option<IntColumn>| {
+            column.as_ref()?.get(row).and_then(|it| u64::try_from(it).ok())
+        };
+        let number = |column: &Option<IntColumn>, name: &str| {
+            stated(column).ok_or_else(|| {
                 AdapterError::schema(
                     pack.path(),
                     name,
-                    format!("no usable number in row {row} of the series table"),
+                    format!("no usable number in row {position} of the series table"),
                 )
             })
         };
         let word = |column: &Option<TextColumn>| {
             column.as_ref().and_then(|column| column.get(row)).unwrap_or_default().to_owned()
         };
-        let series_idx = number(&idx, "series_idx")?;
+        let series_idx = number(idx, "series_idx")?;
         let series_idx =
             u32::try_from(series_idx).ok().filter(|idx| *idx <= 0xFFFF).ok_or_else(|| {
                 AdapterError::schema(
@@ -80,21 +152,17 @@ pub(super) fn read_series(pack: &PackReader) -> Result<Vec<Series>> {
                     format!("{series_idx} is beyond 65535"),
                 )
             })?;
-        found.push(Series {
+        Ok(Series {
             series_idx,
-            study_uid: word(&study),
-            series_uid: word(&series),
-            modality: word(&modality),
-            instance_count: count
-                .as_ref()
-                .and_then(|it| it.get(row))
-                .and_then(|it| u64::try_from(it).ok()),
+            study_uid: word(study),
+            series_uid: word(series),
+            modality: word(modality),
+            instance_count: stated(count),
             template: (
-                number(&offset, "template_offset")?,
-                number(&length, "template_length")?,
-                crc32.as_ref().and_then(|it| it.get(row)).and_then(|it| u32::try_from(it).ok()),
+                number(offset, "template_offset")?,
+                number(length, "template_length")?,
+                stated(crc32).and_then(|it| u32::try_from(it).ok()),
             ),
-        });
+        })
     }
-    Ok(found)
 }

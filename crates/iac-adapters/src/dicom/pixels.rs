@@ -11,7 +11,7 @@ use iac_format::ErrorKind;
 use super::fault::{Fault, Result};
 use super::object::{DataSet, ElementValue, PIXEL_DATA};
 use super::rle;
-use super::syntax::{PixelEncoding, pixel_encoding};
+use super::syntax::{JXL_LOSSLESS, PixelEncoding, pixel_encoding};
 
 pub(crate) const SAMPLES_PER_PIXEL: Tag = Tag(0x0028, 0x0002);
 pub(crate) const PHOTOMETRIC: Tag = Tag(0x0028, 0x0004);
@@ -199,6 +199,8 @@ pub(crate) fn import(data: &DataSet, transfer_syntax: &str, limits: &Limits) -> 
     let (words, aside, changed) = settle(&form, words);
     let payload = stream.filter(|(name, stream)| {
         *name == "jxl"
+            // What is not said to be without loss is not stored as if it were.
+            && transfer_syntax == JXL_LOSSLESS
             && !changed
             && stream.starts_with(JXL_CONTAINER)
             && depth_matches(&form, stream)

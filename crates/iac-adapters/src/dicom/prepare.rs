@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dicom_core::{Tag, VR};
 use iac_codec::{Codec, DecodeOptions, Limits};
 use iac_format::ErrorKind;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::charset::Charset;
@@ -12,6 +12,7 @@ use super::encode::{self, CHARACTER_SET, Encoded};
 use super::fault::{Fault, Result};
 use super::geometry::Place;
 use super::inputs::{DicomInput, MEDIA_DIRECTORY};
+use super::kept;
 use super::number;
 use super::object::{DataSet, Element, PIXEL_DATA};
 use super::parse::{self, DicomFile};
@@ -20,6 +21,9 @@ use super::pixels::{
     self, BITS_ALLOCATED, BITS_STORED, COLUMNS, HIGH_BIT, PHOTOMETRIC, PIXEL_REPRESENTATION, ROWS,
     SAMPLES_PER_PIXEL,
 };
+
+/// The member of `iac` that says where bits lie which the payload does not hold.
+pub(crate) const BITS_MEMBER: &str = "bits";
 
 const STUDY_UID: Tag = Tag(0x0020, 0x000D);
 const SERIES_UID: Tag = Tag(0x0020, 0x000E);
@@ -31,8 +35,16 @@ const SERIES_DESCRIPTION: Tag = Tag(0x0008, 0x103E);
 #[derive(Debug)]
 pub(crate) struct EncodedImage {
     pub(crate) payload: Bytes,
+    pub(crate) aside: Option<Aside>,
+}
+
+/// What a pack keeps of an object behind its payloads.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    /// The member of `iac` that says where.
+    pub(crate) member: &'static str,
     /// Compressed.
-    pub(crate) aside: Option<Vec<u8>>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// An object on its way into a pack.
@@ -50,6 +62,8 @@ pub(crate) struct Prepared {
     pub(crate) image: Option<EncodedImage>,
     /// Of data set and samples: equal for the same object in two files.
     pub(crate) digest: [u8; 32],
+    /// Why its pixel data is stored as it is.
+    pub(crate) kept: Option<Fault>,
 }
 
 /// Values of the instance table.
@@ -74,6 +88,8 @@ pub(crate) struct Preparing {
     pub(crate) images: iac_codec::Result<Codec>,
     pub(crate) metadata: Codec,
     pub(crate) verify: bool,
+    /// Whether pixel data that cannot be used is stored as it is.
+    pub(crate) keep: bool,
     pub(crate) limits: Limits,
     pub(crate) max_input_bytes: u64,
 }
@@ -99,8 +115,16 @@ impl Preparing {
             .unwrap_or_else(|| derived_uid(&bytes));
         let instance_number = instance_number(&object.data)?;
         let mut iac = Map::new();
+        let mut kept = None;
         let pixels = if object.data.get(PIXEL_DATA).is_some() {
-            Some(pixels::import(&object.data, &object.transfer_syntax, &self.limits)?)
+            match pixels::import(&object.data, &object.transfer_syntax, &self.limits) {
+                Ok(pixels) => Some(pixels),
+                Err(fault) if self.keep => {
+                    kept = Some(fault);
+                    None
+                }
+                Err(fault) => return Err(fault),
+            }
         } else {
             None
         };
@@ -133,6 +157,7 @@ impl Preparing {
             hasher.update(kept.to_string());
         }
         let image = match pixels {
+            None if kept.is_some() => self.keep(&object.data, &mut iac, &mut hasher)?,
             None => None,
             Some(pixels) => {
                 hasher.update(pixels.form.dtype());
@@ -154,7 +179,27 @@ impl Preparing {
             iac,
             image,
             digest: hasher.finalize().into(),
+            kept,
         })
+    }
+
+    /// Pixel data as the file has it.
+    fn keep(
+        &self,
+        data: &DataSet,
+        iac: &mut Map<String, Value>,
+        hasher: &mut Sha256,
+    ) -> Result<Option<EncodedImage>> {
+        let Some(element) = data.get(PIXEL_DATA) else {
+            return Ok(None);
+        };
+        let (bytes, encapsulated) = kept::pack(element)?;
+        hasher.update(&bytes);
+        let pixels = json!({"vr": element.vr.to_string(), "encapsulated": encapsulated});
+        iac.insert(kept::MEMBER.to_owned(), pixels);
+        let bytes = self.metadata.encode_bytes(&bytes).map_err(|error| pixels::of_codec(&error))?;
+        let aside = Some(Aside { member: kept::MEMBER, bytes });
+        Ok(Some(EncodedImage { payload: Bytes::new(), aside }))
     }
 
     fn encode(&self, pixels: pixels::Imported) -> Result<EncodedImage> {
@@ -186,7 +231,9 @@ impl Preparing {
             );
         }
         let aside = pixels.aside.map(|bits| self.metadata.encode_bytes(&bits)).transpose();
-        Ok(EncodedImage { payload, aside: aside.map_err(|error| pixels::of_codec(&error))? })
+        let aside = aside.map_err(|error| pixels::of_codec(&error))?;
+        let aside = aside.map(|bytes| Aside { member: BITS_MEMBER, bytes });
+        Ok(EncodedImage { payload, aside })
     }
 }
 
@@ -235,7 +282,7 @@ fn row(object: &DicomFile, dtype: &'static str) -> Result<Row> {
     Ok(Row {
         rows: data.u16(ROWS).unwrap_or(0).into(),
         columns: data.u16(COLUMNS).unwrap_or(0).into(),
-        has_pixels: data.get(PIXEL_DATA).is_some(),
+        has_pixels: !dtype.is_empty(),
         samples_per_pixel: small(SAMPLES_PER_PIXEL, 1)?,
         dtype,
         pixel_representation: small(PIXEL_REPRESENTATION, 0)?,

@@ -586,14 +586,23 @@ impl DicomPackReader {
             .map_err(|fault| self.fault(row, fault))
     }
 
-    /// The bits of an instance's samples that its payload does not hold.
-    pub(crate) fn aside(&self, row: u64, attributes: &Attributes) -> Result<Option<Vec<u8>>> {
-        let Some(bits) = attributes.delta.iac.get("bits") else {
+    /// What the pack keeps of an instance behind its payloads, under a member of `iac`.
+    pub(crate) fn aside(
+        &self,
+        row: u64,
+        attributes: &Attributes,
+        member: &str,
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(kept) = attributes.delta.iac.get(member) else {
             return Ok(None);
         };
-        let number = |name: &str| bits.get(name).and_then(Value::as_u64);
+        let number = |name: &str| kept.get(name).and_then(Value::as_u64);
         let (Some(offset), Some(length)) = (number("offset"), number("length")) else {
-            return Err(self.schema_row(row, "dicom_delta", "its bits have no span"));
+            return Err(self.schema_row(
+                row,
+                "dicom_delta",
+                format!("its {member} have no span in the data segment"),
+            ));
         };
         let stored = self.reader().read_data_span(offset, length)?;
         if let Some(expected) = number("crc32")
@@ -602,7 +611,7 @@ impl DicomPackReader {
             return Err(self.schema_row(
                 row,
                 "dicom_delta",
-                "checksum mismatch in the bits beside its payload",
+                format!("checksum mismatch in the {member} beside its payload"),
             ));
         }
         let limits = DecodeOptions::default().limits;

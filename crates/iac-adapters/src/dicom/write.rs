@@ -28,6 +28,8 @@ pub(crate) enum PixelElement {
     Native(VR, Bytes),
     /// One stream.
     Encapsulated(Bytes),
+    /// Pieces as they were, the offset table first.
+    Pieces(Vec<Bytes>),
 }
 
 /// A whole file.
@@ -163,6 +165,16 @@ fn write_pixels(out: &mut Vec<u8>, pixels: &PixelElement, encoding: Encoding) ->
             out.extend_from_slice(stream);
             if stream.len() % 2 == 1 {
                 out.push(0);
+            }
+            delimiter(out, 0xE0DD, 0);
+            Ok(())
+        }
+        PixelElement::Pieces(pieces) => {
+            header(out, PIXEL_DATA, VR::OB, Length::UNDEFINED, encoding)?;
+            for piece in pieces {
+                let length = u32::try_from(piece.len()).map_err(|_| too_long(PIXEL_DATA))?;
+                delimiter(out, 0xE000, length);
+                out.extend_from_slice(piece);
             }
             delimiter(out, 0xE0DD, 0);
             Ok(())

@@ -12,7 +12,8 @@ use iatrocache::ops::decode::{DecodeOptions, Decoded, Decoder, decode};
 use super::select::{Destination, Rows, Sink, check_rows};
 use crate::cli::Common;
 use crate::failure::{Failure, Relay, Result};
-use crate::output::Out;
+use crate::human;
+use crate::output::{self, Out};
 use crate::progress::{Shown, Unit};
 
 /// Decode records
@@ -133,8 +134,12 @@ pub(crate) fn run(arguments: &DecodeArgs, common: &Common) -> Result<ExitCode> {
         });
         relay.pass(told)
     });
-    relay.settle(result)?;
+    let summary = relay.settle(result)?;
     sink.finish()?;
+    if summary.without_record > 0 && !common.quiet {
+        let rows = human::counted(summary.without_record, "row");
+        output::note(&format!("{rows} left out, which store no record"));
+    }
     if let Some(out) = described {
         out.finish()?;
     }

@@ -55,8 +55,8 @@ struct SeriesArgs {
 
 /// Write objects as DICOM files
 ///
-/// Files are named after their SOP instance UIDs. Objects without images keep the transfer syntax
-/// of their source.
+/// Files are named after their SOP instance UIDs. Objects without images, and those that --as-is
+/// packed as they were, keep the transfer syntax of their source.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -74,7 +74,7 @@ struct ExportArgs {
     /// Rows: 3, or 3,9,4, or 10..20 (without 20); counted from 0 [default: all]
     #[arg(long, value_name = "ROWS", allow_hyphen_values = true)]
     rows: Option<RowSelection>,
-    /// How images are encoded: jxl, explicit, jpegls, j2k, htj2k, rle
+    /// How images are encoded: jxl, explicit, deflated, jpegls, j2k, htj2k, rle
     #[arg(long, value_name = "SYNTAX", default_value = "jxl", value_parser = syntax)]
     transfer_syntax: ExportSyntax,
     /// Decode every image that was encoded, and compare

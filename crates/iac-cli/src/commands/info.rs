@@ -95,6 +95,11 @@ fn page(info: &Info, out: &mut Out) -> Result<()> {
             ),
         )?;
     }
+    if let Some(objects) = &facts.objects {
+        for (name, text) in human::objects(objects) {
+            row(out, name, &text)?;
+        }
+    }
     row(out, "checksums", checksums(info))?;
     if !facts.extensions.is_empty() {
         row(out, "extensions", &facts.extensions.join(", "))?;

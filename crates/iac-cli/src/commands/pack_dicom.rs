@@ -33,13 +33,14 @@ Examples:
   iac pack dicom study/ -o patient.rad.iac
   iac pack dicom study/ -o patient.rad.iac --effort 3 --verify
   iac pack dicom export.zip more/ -o patient.rad.iac --keep-going
+  iac pack dicom study/ -o patient.rad.iac --as-is
   iac pack dicom archive/ -o packs/ --by-patient
 
-With --keep-going the exit code is 1 when inputs were left out. Messages and headers name no
+With --keep-going and --as-is the exit code is 1 when inputs were left out. Messages and headers name no
 patient; packs of --by-patient are named after a hash of the identifier.
 
 With --json, one object for each pack: {\"path\",\"instances\",\"series\",\"images\",\"file_bytes\",
-\"diagnostics\",\"skipped\",\"duplicates\",\"malformed\",\"gaps\",\"short_acquisitions\"}.")]
+\"diagnostics\",\"skipped\",\"kept\",\"duplicates\",\"malformed\",\"gaps\",\"short_acquisitions\"}.")]
 pub(crate) struct DicomArgs {
     /// Folders, files, zip archives
     #[arg(required = true)]
@@ -56,6 +57,10 @@ pub(crate) struct DicomArgs {
     /// Leave out what cannot be used, and list it
     #[arg(long)]
     keep_going: bool,
+    /// Store pixel data that cannot be used as an image (several frames, unknown syntaxes, damaged
+    /// streams) as it is, for export alone, and leave out what cannot be used at all
+    #[arg(long)]
+    as_is: bool,
     /// One pack for each patient
     #[arg(long)]
     by_patient: bool,
@@ -65,7 +70,11 @@ pub(crate) struct DicomArgs {
 }
 
 pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
-    let policy = if arguments.keep_going { OnBadInput::Skip } else { OnBadInput::Stop };
+    let policy = match (arguments.as_is, arguments.keep_going) {
+        (true, _) => OnBadInput::Keep,
+        (false, true) => OnBadInput::Skip,
+        (false, false) => OnBadInput::Stop,
+    };
     let builder = DicomPackBuilder::new()
         .effort(arguments.effort)
         .workers(common.workers)
@@ -81,7 +90,7 @@ pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
     let mut complete = true;
     if arguments.by_patient {
         let grouped = inputs.by_patient(common.workers, &progress)?;
-        if !arguments.keep_going
+        if policy == OnBadInput::Stop
             && let Some(first) = grouped.unreadable.first()
         {
             return Err(Failure::usage(format!(
@@ -139,6 +148,14 @@ fn tell(out: &mut Out, report: &DicomBuildReport, path: &Path, common: &Common) 
         return Ok(());
     }
     notes(&report.skipped);
+    for input in report.kept.iter().take(TOLD) {
+        output::note(&format!(
+            "the pixel data of {} is stored as it is: {}",
+            human_safe(&input.input),
+            human_safe(&input.reason)
+        ));
+    }
+    rest(report.kept.len());
     for (code, count) in &report.diagnostics {
         output::note(&format!("{code}: {}", human::count(*count)));
     }
@@ -248,6 +265,7 @@ fn to_json(report: &DicomBuildReport, path: &Path) -> Value {
         "file_bytes": report.written.file_bytes,
         "diagnostics": diagnostics,
         "skipped": skipped_json(&report.skipped),
+        "kept": skipped_json(&report.kept),
         "duplicates": report.duplicates,
         "malformed": malformed,
         "gaps": gaps,

@@ -21,7 +21,8 @@ Examples:
 With --json, one object: {\"path\",\"payload_type\",\"codec\",\"kind\",\"rows\",\"slides\",\"documents\",
 \"file_bytes\",\"data_bytes\",\"table_bytes\",\"decoded_bytes\",\"ratio\",\"sizes\":{\"count\",\"min\",
 \"median\",\"max\",\"total\"},\"groups\":[{\"column\",\"values\",\"counts\":[{\"value\",\"rows\",
-\"stored_bytes\"}]}]}.")]
+\"stored_bytes\"}]}]}; packs of medical objects also have \"objects\":{\"studies\",\"series\",\"instances\",
+\"images\",\"modalities\":[{\"value\",\"count\"}],\"transfer_syntaxes\",\"bits_stored\",\"sizes\"}.")]
 pub(crate) struct StatsArgs {
     /// The pack
     path: PathBuf,
@@ -73,6 +74,13 @@ fn tell(out: &mut Out, stats: &Stats) -> Result<()> {
             human::bytes(sizes.max),
             human::bytes(sizes.median)
         ))?;
+    }
+    if let Some(objects) = &stats.objects {
+        out.line("")?;
+        for (name, text) in human::objects(objects) {
+            let name = out.dim(&format!("{name:<18}"));
+            out.line(&format!("  {name}{}", human_safe(&text)))?;
+        }
     }
     for group in &stats.groups {
         let values = human::counted(group.values, "value");
