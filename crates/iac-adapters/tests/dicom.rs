@@ -21,8 +21,14 @@ mod build;
 mod corpus;
 #[path = "dicom/goldens.rs"]
 mod goldens;
+#[path = "dicom/handmade.rs"]
+mod handmade;
 #[path = "dicom/hostile.rs"]
 mod hostile;
+#[path = "dicom/kept.rs"]
+mod kept;
+#[path = "dicom/secrets.rs"]
+mod secrets;
 #[path = "dicom/support.rs"]
 mod support;
 #[path = "dicom/tools.rs"]

@@ -118,3 +118,124 @@ fn a_folder_of_several_patients_becomes_a_pack_for_each() {
     assert_eq!(made.len(), 2);
     assert_eq!(std::fs::read_dir(&packs).unwrap().count(), 2);
 }
+
+#[test]
+fn rows_without_images_are_passed_over_not_failed_at() {
+    let pack = source("mixed_pixels_and_metadata").join("../package.rad.iac");
+    let sums = iac!["digest", &pack, "--json"].succeeded().json_lines();
+    let without: Vec<usize> = (0..sums.len()).filter(|row| sums[*row]["bytes"] == 0).collect();
+    assert!(!without.is_empty() && without.len() < sums.len());
+    for (row, sum) in sums.iter().enumerate() {
+        let is_decoded = sum.get("decoded").is_some();
+        assert_eq!(is_decoded, !without.contains(&row), "{sum}");
+        assert!(sum.get("error").is_none(), "{sum}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let rows = format!("0..{}", sums.len());
+    let out = folder.path().join("out");
+    let decoded = iac!["decode", &pack, "--rows", &rows, "--dir", &out].succeeded();
+    assert!(decoded.err.contains("left out, which store no record"), "{}", decoded.err);
+    let files = std::fs::read_dir(&out).unwrap().count();
+    assert_eq!(files, sums.len() - without.len());
+    let one = without[0].to_string();
+    let refused = iac!["decode", &pack, "--rows", &one].ended_with(2);
+    assert!(refused.err.contains("stores no record"), "{}", refused.err);
+    let pictures = folder.path().join("pictures");
+    iac!["extract", &pack, "--dir", &pictures].succeeded();
+    assert_eq!(std::fs::read_dir(&pictures).unwrap().count(), files);
+    if !encodes() {
+        return;
+    }
+    // Only the effort can be changed, and all that the pack holds besides its rows stays.
+    let small = folder.path().join("small.rad.iac");
+    iac!["recode", &pack, "--codec", "jpegls", "-o", &small].ended_with(2);
+    iac!["recode", &pack, "--codec", "jxl:effort=9,lossless=false", "-o", &small].ended_with(2);
+    iac!["recode", &pack, "--codec", "jxl:effort=9", "-o", &small].succeeded();
+    iac!["verify", &small, "--full"].succeeded();
+    let again = iac!["digest", &small, "--json"].succeeded().json_lines();
+    for (old, new) in sums.iter().zip(&again) {
+        assert_eq!(old["decoded"]["sha256"], new["decoded"]["sha256"]);
+    }
+    for pack in [&pack, &small] {
+        iac!["dicom", "export", pack, "--dir", &out, "--overwrite"].succeeded();
+    }
+    // Bits beside the payloads are found by their place.
+    let aside = folder.path().join("aside.rad.iac");
+    iac!["pack", "dicom", source("high_bit_overlay"), "-o", &aside].succeeded();
+    let refused = iac!["recode", &aside, "--codec", "jxl:effort=9", "-o", &small].ended_with(2);
+    assert!(refused.err.contains("lie behind its records"), "{}", refused.err);
+}
+
+#[test]
+fn pages_tell_studies_series_and_syntaxes_and_nothing_of_patients() {
+    let pack = source("mixed_pixels_and_metadata").join("../package.rad.iac");
+    let page = iac!["info", &pack].succeeded();
+    for part in ["1 study, 2 series", "with an image", "1.2.840.10008.1.2", "bits stored"] {
+        assert!(page.text().contains(part), "{part}: {}", page.text());
+    }
+    let told = iac!["stats", &pack, "--json"].succeeded().json();
+    let objects = &told["objects"];
+    assert_eq!((&objects["studies"], &objects["series"]), (&1.into(), &2.into()));
+    let images = objects["images"].as_u64().unwrap();
+    assert!(images > 0 && images < objects["instances"].as_u64().unwrap());
+    let sum = |name: &str| -> u64 {
+        let tallies = objects[name].as_array().unwrap();
+        tallies.iter().map(|tally| tally["count"].as_u64().unwrap()).sum()
+    };
+    assert_eq!((sum("sizes"), sum("bits_stored"), sum("modalities")), (images, images, 2));
+    assert!(told["ratio"].as_f64().unwrap() > 0.0);
+    let pages = format!("{}{}{told}", page.text(), iac!["stats", &pack].succeeded().text());
+    for value in ["Doe", "Jane", "PAT-1"] {
+        assert!(!pages.contains(value), "{pages}");
+    }
+}
+
+#[test]
+fn pixel_data_that_cannot_be_used_is_stored_as_it_is_on_request() {
+    if !encodes() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let pack = folder.path().join("a.rad.iac");
+    let sources = [source("ct_series"), source("reject_multiframe")];
+    let made = iac!["pack", "dicom", &sources[0], &sources[1], "-o", &pack, "--as-is", "--json"]
+        .succeeded()
+        .json();
+    assert_eq!((&made["instances"], &made["images"]), (&6.into(), &5.into()));
+    assert!(made["kept"][0]["reason"].as_str().unwrap().contains("2 frames"));
+    iac!["verify", &pack, "--full"].succeeded();
+    let out = folder.path().join("out");
+    iac!["dicom", "export", &pack, "--dir", &out, "--transfer-syntax", "deflated"].succeeded();
+    let again = folder.path().join("b.rad.iac");
+    iac!["pack", "dicom", &out, "-o", &again, "--as-is"].succeeded();
+    let told = |pack: &Path| iac!["stats", pack, "--json"].succeeded().json()["objects"].clone();
+    assert_eq!(told(&pack)["sizes"], told(&again)["sizes"]);
+}
+
+#[test]
+fn salvaged_packs_keep_what_their_objects_share() {
+    if !encodes() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let pack = folder.path().join("a.rad.iac");
+    let sources = [source("ct_series"), source("high_bit_overlay")];
+    // Of one patient, or the second one would be left out.
+    let made = iac!["pack", "dicom", &sources[0], &sources[1], "-o", &pack, "--keep-going", "--json"];
+    let count = made.json()["instances"].as_u64().unwrap();
+    let (saved, out) = (folder.path().join("b.rad.iac"), folder.path().join("out"));
+    iac!["salvage", &pack, "-o", &saved].succeeded();
+    iac!["verify", &saved, "--full"].succeeded();
+    // The payload of the first row is damaged: the others come out as they were.
+    let rows = iac!["ls", &pack, "--format", "jsonl"].succeeded().json_lines();
+    let header = iac!["info", &pack, "--json"].succeeded().json()["header"].clone();
+    let place = header["data_offset"].as_u64().unwrap() + rows[0]["offset"].as_u64().unwrap() + 60;
+    let mut bytes = std::fs::read(&pack).unwrap();
+    bytes[usize::try_from(place).unwrap()] ^= 0xFF;
+    std::fs::write(&pack, bytes).unwrap();
+    iac!["salvage", &pack, "-o", &saved, "--overwrite"].ended_with(1);
+    let arguments = ["--transfer-syntax", "explicit"];
+    iac!["dicom", "export", &saved, "--dir", &out, arguments[0], arguments[1]].succeeded();
+    let files = std::fs::read_dir(&out).unwrap().count();
+    assert_eq!(u64::try_from(files).unwrap(), count - 1);
+}

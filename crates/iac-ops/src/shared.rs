@@ -1,4 +1,4 @@
-//! What the data segment of a pack holds before its records.
+//! What the data segment of a pack holds before and behind its records.
 
 use std::path::Path;
 
@@ -14,29 +14,43 @@ const EFFORT: &str = "effort";
 /// Bytes that are copied at once.
 const PIECE: u64 = 4 << 20;
 
-/// Metadata in front of the records, whose length the header states.
+/// Metadata in front of the records, whose length the header states, and what lies behind them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shared {
     bytes: u64,
+    /// Where what lies behind the records begins and ends; the metadata may say so too.
+    tail: (u64, u64),
 }
 
 impl Shared {
-    /// Finds the metadata, and refuses packs with more than that and records.
-    pub(crate) fn of(pack: &PackReader) -> Result<Self> {
+    /// Finds metadata and tail, where the header tells of metadata.
+    pub(crate) fn find(pack: &PackReader) -> Result<Option<Self>> {
         let member = |name| pack.header().get(name).and_then(serde_json::Value::as_u64);
         let data = pack.layout().data.length;
-        let bytes = match (member("metadata_offset"), member("metadata_length")) {
-            (Some(0), Some(bytes)) if bytes <= data => bytes,
-            _ => {
-                check_carried(pack)?;
-                return Ok(Self::default());
-            }
+        let (Some(0), Some(bytes)) = (member("metadata_offset"), member("metadata_length")) else {
+            return Ok(None);
         };
+        if bytes > data {
+            return Ok(None);
+        }
         let mut end = bytes;
         for row in 0..pack.num_records()? {
-            let span = pack.span(row)?;
-            end = end.max(span.offset.saturating_add(span.length));
+            // What is wrong with a span is told when the record is read.
+            if let Ok(span) = pack.span(row) {
+                end = end.max(span.offset.saturating_add(span.length));
+            }
         }
+        Ok(Some(Self { bytes, tail: (end, data) }))
+    }
+
+    /// The same for packs whose records will have other sizes: those with a tail are refused, and
+    /// those that hold more than their rows in another way.
+    pub(crate) fn of(pack: &PackReader) -> Result<Self> {
+        let Some(found) = Self::find(pack)? else {
+            check_carried(pack)?;
+            return Ok(Self::default());
+        };
+        let (end, data) = found.tail;
         if end != data {
             return Err(OpsError::source(
                 Path::new(pack.path()),
@@ -46,7 +60,7 @@ impl Shared {
                 ),
             ));
         }
-        Ok(Self { bytes })
+        Ok(found)
     }
 
     /// The codec of the new pack: the one asked for, or, in packs with metadata, the old one with
@@ -74,12 +88,46 @@ impl Shared {
 
     /// Copies the metadata.
     pub(crate) fn write(self, pack: &PackReader, writer: &mut PackWriter) -> Result<()> {
-        let mut offset = 0_u64;
-        while offset < self.bytes {
-            let length = self.bytes.saturating_sub(offset).min(PIECE);
-            writer.push_unindexed(pack.read_data_span(offset, length)?)?;
-            offset = offset.saturating_add(length);
-        }
-        Ok(())
+        copy(pack, writer, (0, self.bytes))
     }
+
+    /// Copies the tail behind records of so many bytes, to the place that it has in the old pack:
+    /// zeros stand for the records that are not there.
+    pub(crate) fn write_tail(
+        self,
+        pack: &PackReader,
+        writer: &mut PackWriter,
+        records: u64,
+    ) -> Result<()> {
+        let (start, end) = self.tail;
+        if start == end {
+            return Ok(());
+        }
+        let written = self.bytes.saturating_add(records);
+        let Some(mut missing) = start.checked_sub(written) else {
+            return Err(OpsError::source(
+                Path::new(pack.path()),
+                "records overlap, so what lies behind them cannot keep its place",
+            ));
+        };
+        let zeros = vec![0; usize::try_from(missing.min(PIECE)).unwrap_or(0)];
+        while missing > 0 {
+            let length = missing.min(PIECE);
+            let piece = usize::try_from(length).ok().and_then(|length| zeros.get(..length));
+            writer.push_unindexed(piece.unwrap_or_default())?;
+            missing = missing.saturating_sub(length);
+        }
+        copy(pack, writer, (start, end))
+    }
+}
+
+/// Copies bytes of the data segment that belong to no record.
+fn copy(pack: &PackReader, writer: &mut PackWriter, (start, end): (u64, u64)) -> Result<()> {
+    let mut offset = start;
+    while offset < end {
+        let length = end.saturating_sub(offset).min(PIECE);
+        writer.push_unindexed(pack.read_data_span(offset, length)?)?;
+        offset = offset.saturating_add(length);
+    }
+    Ok(())
 }

@@ -209,6 +209,88 @@ fn lengths_that_lie_are_errors() {
     assert_eq!(items[0].elements()[0].vr.to_string(), "CS");
 }
 
+/// A data set of implicit syntax without preamble and meta.
+fn implicit(elements: &[u8]) -> Vec<u8> {
+    let mut file = b"\x08\x00\x16\x00\x04\x00\x00\x001.2\0".to_vec();
+    file.extend(elements);
+    file
+}
+
+#[test]
+fn lengths_near_the_greatest_are_errors_in_every_encoding() {
+    for length in [0xFFFF_FFFE_u32, 0xFFFF_FFFD, 0x8000_0000, 0x7FFF_FFFF] {
+        let little = length.to_le_bytes();
+        let mut cases = Vec::new();
+        for head in [
+            &b"\x10\x00\x10\x00"[..],
+            // A sequence, pixel data, an unknown private element.
+            b"\x08\x00\x15\x11",
+            b"\x11\x00\x10\x10",
+        ] {
+            cases.push(implicit(&[head, &little, b"abc"].concat()));
+        }
+        for head in [
+            &b"\x08\x00\x15\x11SQ\0\0"[..],
+            b"\x10\x00\x10\x00UN\0\0",
+            // A fragment, and an item.
+            b"\xE0\x7F\x10\x00OB\0\0\xFF\xFF\xFF\xFF\xFE\xFF\x00\xE0",
+            b"\x08\x00\x15\x11SQ\0\0\xFF\xFF\xFF\xFF\xFE\xFF\x00\xE0",
+        ] {
+            cases.push(explicit(&[head, &little, b"abc"].concat()));
+        }
+        let big = [&b"\0\x08\0\x16UI\0\x041.2\0\0\x10\0\x10UT\0\0"[..], &length.to_be_bytes()];
+        cases.push([&big.concat()[..], b"abc"].concat());
+        for case in cases {
+            let error = parse(&case).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Decode, "{case:02X?}: {error}");
+        }
+    }
+    // Pixels that end early are a matter of the image; what comes before them is sound.
+    let pixels = implicit(b"\xE0\x7F\x10\x00\xFE\xFF\xFF\xFFabcd");
+    assert_eq!(parse(&pixels).unwrap().data.elements().len(), 2);
+}
+
+#[test]
+fn lengths_of_groups_are_not_believed() {
+    for length in [0_u32, 1, 5, 0x7FFF_FFFF, u32::MAX] {
+        // Of the data set: retired, and kept as it is.
+        let mut elements = b"\x10\x00\x00\x00UL\x04\x00".to_vec();
+        elements.extend(length.to_le_bytes());
+        elements.extend(b"\x10\x00\x10\x00PN\x04\x00A^B ");
+        let file = parse(&explicit(&elements)).unwrap();
+        assert_eq!(file.data.elements().len(), 3, "{length}");
+        check_metadata(&file);
+        let written = DicomFile::new(file.data).to_bytes().unwrap();
+        let again = parse(&written).unwrap();
+        assert!(again.data.get(Tag(0x0010, 0)).is_none());
+        assert_eq!(again.data.elements().len(), 2);
+        let stated = again.meta.bytes(Tag(2, 0)).unwrap();
+        let meta = u32::from_le_bytes(stated[..].try_into().unwrap());
+        let rest = &written[144 + usize::try_from(meta).unwrap()..];
+        assert!(rest.starts_with(b"\x08\x00\x16\x00"), "the length of group 2 is right");
+    }
+}
+
+#[test]
+fn unknown_elements_nested_without_end_are_refused() {
+    for depth in [256_usize, 257, 10_000] {
+        // Items of unknown sequences are implicit, and so are those within them.
+        let mut nested =
+            b"\x11\x00\x10\x10UN\0\0\xFF\xFF\xFF\xFF\xFE\xFF\x00\xE0\xFF\xFF\xFF\xFF".to_vec();
+        for _ in 1..depth {
+            nested.extend(b"\x08\x00\x15\x11\xFF\xFF\xFF\xFF\xFE\xFF\x00\xE0\xFF\xFF\xFF\xFF");
+        }
+        for _ in 0..depth {
+            nested.extend(b"\xFE\xFF\x0D\xE0\0\0\0\0\xFE\xFF\xDD\xE0\0\0\0\0");
+        }
+        let found = parse(&explicit(&nested));
+        assert_eq!(found.is_ok(), depth <= 256, "{depth}");
+        let cut = parse(&explicit(&nested[..nested.len() - 8])).unwrap_err();
+        let kind = if depth <= 256 { ErrorKind::Decode } else { ErrorKind::Limit };
+        assert_eq!(cut.kind(), kind, "{depth}");
+    }
+}
+
 #[test]
 fn deflated_data_that_explodes_is_a_limit() {
     if !has_codec("jxl") {

@@ -36,6 +36,7 @@ use tempfile::NamedTempFile;
 use crate::error::{OpsError, Result};
 use crate::expansion::check_expansion;
 use crate::progress::{Progress, Task, check_cancelled};
+use crate::shared::Shared;
 use tables::{LostColumn, SoundColumns};
 
 /// Bytes of a data segment that are copied at once.
@@ -467,16 +468,28 @@ impl Salvage<'_> {
         let mut writer = self.write(index, |options| {
             PackWriter::with_index(self.out, self.header(), slides, index, options)
         })?;
+        // Metadata that records share has no checksum here; its schema's reader compares its own.
+        let shared = Shared::find(self.pack)?;
+        if let Some(shared) = shared {
+            shared.write(self.pack, &mut writer).map_err(|error| {
+                self.beyond_reason(format!("its metadata cannot be read: {}", error.reason()))
+            })?;
+        }
         let task = Task::begin(self.progress, "copying", Some(index.num_rows()));
         let mut rest = rows;
+        let mut written = 0_u64;
         while !rest.is_empty() {
             check_cancelled(self.progress)?;
             let (batch, behind) = rest.split_at(self.batch(rest));
             rest = behind;
             for record in self.pack.read_rows(batch)? {
                 writer.push(&record)?;
+                written = written.saturating_add(u64::try_from(record.len()).unwrap_or(u64::MAX));
                 task.advance(1);
             }
+        }
+        if let Some(shared) = shared {
+            shared.write_tail(self.pack, &mut writer, written)?;
         }
         Ok(writer.finish()?)
     }
