@@ -23,6 +23,7 @@ mod parse;
 mod patient;
 mod pixels;
 mod prepare;
+mod private;
 mod read;
 mod restore;
 mod rle;

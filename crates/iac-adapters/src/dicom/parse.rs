@@ -116,6 +116,10 @@ pub(crate) fn parse(bytes: &Bytes, max_inflated: u64) -> Result<DicomFile> {
     };
     let mut data = Parser::new(&content, encoding).run()?;
     resolve(&mut data, None);
+    // Unknown values of big-endian files are in an order that only their representation tells.
+    if encoding != Encoding::BigEndian {
+        super::private::resolve(&mut data);
+    }
     Ok(DicomFile { preamble, meta, data, transfer_syntax })
 }
 
