@@ -14,7 +14,7 @@ use iac_reader::{
 };
 use serde::{Serialize, Serializer};
 
-use crate::absent::Absent;
+use crate::no_record::NoRecord;
 use crate::decode::{Decoder, no_records};
 use crate::error::{OpsError, Result};
 use crate::progress::{Progress, Task, check_cancelled};
@@ -356,7 +356,7 @@ impl Bench<'_> {
     fn images(&self, units: impl FnMut() -> Vec<u64>) -> Result<Rate> {
         let decoder = Decoder::new(self.pack, self.options.limits)?;
         let images = decoder.images().ok_or_else(|| no_records(self.pack))?;
-        let absent = Absent::of(self.pack)?;
+        let absent = NoRecord::of(self.pack)?;
         self.clock.measure(units, |rows| {
             let (mut bytes, mut part, mut cost) = (0_u64, Vec::new(), 0_u64);
             let mut decode = |part: &mut Vec<u64>| -> Result<()> {

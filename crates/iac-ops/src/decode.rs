@@ -11,7 +11,7 @@ use iac_format::{FixedShape, FormatError, TableKind};
 use iac_reader::{FixedRecordPack, PackKind, PackReader, RecordOptions, VariableRecordPack};
 use serde::Serialize;
 
-use crate::absent::Absent;
+use crate::no_record::NoRecord;
 use crate::error::{OpsError, Result};
 use crate::ordered::{Bounds, for_each_ordered};
 use crate::progress::{Progress, Task};
@@ -295,7 +295,7 @@ pub fn decode(
 ) -> Result<DecodeSummary> {
     let rows = selected_rows(pack, rows)?;
     let decoder = Decoder::with_options(pack, options.for_codec())?;
-    let (rows, without_record) = Absent::of(pack)?.split(pack, rows)?;
+    let (rows, without_record) = NoRecord::of(pack)?.split(pack, rows)?;
     let task = Task::begin(progress, "decoding", Some(rows.len()));
     let bounds = Bounds { workers: options.workers, cost: options.memory };
     for_each_ordered(

@@ -4,7 +4,7 @@ use iac_format::ErrorKind;
 use iac_reader::{PackKind, PackReader};
 use serde::Serialize;
 
-use crate::absent::Absent;
+use crate::no_record::NoRecord;
 use crate::decode::{
     DecodeOptions, DecodedKind, Decoder, byte_count, no_records, selected_rows, stored_bytes,
 };
@@ -116,7 +116,7 @@ pub fn digest(
     let unchecked = pack.with_crc(false);
     let decoder = Decoder::with_options(&unchecked, options.for_codec())
         .map_err(|error| DigestError::of(&error));
-    let absent = Absent::of(pack)?;
+    let absent = NoRecord::of(pack)?;
     let task = Task::begin(progress, "digesting", Some(rows.len()));
     let bounds = Bounds { workers: options.workers, cost: options.memory };
     let mut summary = DigestSummary::default();
@@ -151,7 +151,7 @@ impl DigestError {
 fn digest_row(
     pack: &PackReader,
     decoder: &std::result::Result<Decoder, DigestError>,
-    absent: &Absent,
+    absent: &NoRecord,
     row: u64,
 ) -> RowDigest {
     let mut digest = RowDigest {

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use tempfile::TempPath;
 
-use crate::absent::Absent;
+use crate::no_record::NoRecord;
 use crate::decode::{Decoder, byte_count, selected_rows, stored_bytes};
 use crate::error::{OpsError, Result};
 use crate::expansion::check_expansion;
@@ -157,7 +157,7 @@ pub fn extract(
 ) -> Result<ExtractSummary> {
     let rows = selected_rows(pack, rows)?;
     let decoder = Decoder::new(pack, options.limits)?;
-    let (rows, without_record) = Absent::of(pack)?.split(pack, rows)?;
+    let (rows, without_record) = NoRecord::of(pack)?.split(pack, rows)?;
     if !options.allow_expansion {
         check_expansion(pack, rows.iter(), progress)?;
     }

@@ -49,7 +49,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod absent;
 pub mod bench;
 mod carry;
 pub mod cell;
@@ -64,6 +63,7 @@ pub mod info;
 pub mod merge;
 pub mod montage;
 mod names;
+mod no_record;
 pub mod objects;
 pub mod ordered;
 pub mod pictures;

@@ -10,7 +10,7 @@ use iac_reader::PackReader;
 use iac_writer::{Table, VariablePackBuilder, WriteError, WriteOptions, WriteSummary};
 use serde_json::{Map, Value};
 
-use crate::absent::Absent;
+use crate::no_record::NoRecord;
 use crate::carry::check_carried;
 use crate::decode::{Decoder, byte_count, no_records, of_image, stored_bytes};
 use crate::error::{OpsError, Result};
@@ -136,7 +136,7 @@ pub fn recode(
         return Err(OpsError::usage(kinds_differ(pack, old, &codec)));
     }
     let rows = pack.num_records()?;
-    let absent = Absent::of(pack)?;
+    let absent = NoRecord::of(pack)?;
     let first = (0..rows).find(|row| !absent.contains(pack, *row));
     if let (Some(images), Some(first)) = (decoder.images(), first) {
         let signed = match old.sample_mapping() {

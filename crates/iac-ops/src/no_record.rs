@@ -13,11 +13,11 @@ const HAS_RECORD: &str = "has_pixel_data";
 /// The rows of a pack that store no record: tables of objects with and without images say so in a
 /// column, and nothing is stored for those without.
 #[derive(Debug, Default)]
-pub(crate) struct Absent {
+pub(crate) struct NoRecord {
     flags: Vec<bool>,
 }
 
-impl Absent {
+impl NoRecord {
     /// Reads the column, where there is one.
     pub(crate) fn of(pack: &PackReader) -> Result<Self> {
         let Some(arrays) = column(pack.index_table()?, HAS_RECORD)? else {
