@@ -456,10 +456,10 @@ impl Dicom {
                 continue;
             }
             series.add("ours", ours.per(OPENS));
-            series.add("first", crate::clock::Sample {
-                cpu: number(&first, "cpu")?,
-                wall: number(&first, "wall")?,
-            });
+            series.add(
+                "first",
+                crate::clock::Sample { cpu: number(&first, "cpu")?, wall: number(&first, "wall")? },
+            );
             if let (Some(theirs), Some(first)) = (theirs, their_first) {
                 series.add("reference", theirs.per(5));
                 series.add("reference, first", first);

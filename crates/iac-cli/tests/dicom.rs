@@ -221,7 +221,8 @@ fn salvaged_packs_keep_what_their_objects_share() {
     let pack = folder.path().join("a.rad.iac");
     let sources = [source("ct_series"), source("high_bit_overlay")];
     // Of one patient, or the second one would be left out.
-    let made = iac!["pack", "dicom", &sources[0], &sources[1], "-o", &pack, "--keep-going", "--json"];
+    let made =
+        iac!["pack", "dicom", &sources[0], &sources[1], "-o", &pack, "--keep-going", "--json"];
     let count = made.json()["instances"].as_u64().unwrap();
     let (saved, out) = (folder.path().join("b.rad.iac"), folder.path().join("out"));
     iac!["salvage", &pack, "-o", &saved].succeeded();

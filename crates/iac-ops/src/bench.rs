@@ -14,9 +14,9 @@ use iac_reader::{
 };
 use serde::{Serialize, Serializer};
 
-use crate::no_record::NoRecord;
 use crate::decode::{Decoder, no_records};
 use crate::error::{OpsError, Result};
+use crate::no_record::NoRecord;
 use crate::progress::{Progress, Task, check_cancelled};
 
 /// Bytes of a piece of the data segment, where rows address no records.

@@ -11,8 +11,8 @@ use iac_format::{FixedShape, FormatError, TableKind};
 use iac_reader::{FixedRecordPack, PackKind, PackReader, RecordOptions, VariableRecordPack};
 use serde::Serialize;
 
-use crate::no_record::NoRecord;
 use crate::error::{OpsError, Result};
+use crate::no_record::NoRecord;
 use crate::ordered::{Bounds, for_each_ordered};
 use crate::progress::{Progress, Task};
 use crate::rows::RowSelection;

@@ -4,11 +4,11 @@ use iac_format::ErrorKind;
 use iac_reader::{PackKind, PackReader};
 use serde::Serialize;
 
-use crate::no_record::NoRecord;
 use crate::decode::{
     DecodeOptions, DecodedKind, Decoder, byte_count, no_records, selected_rows, stored_bytes,
 };
 use crate::error::{OpsError, Result};
+use crate::no_record::NoRecord;
 use crate::ordered::{Bounds, for_each_ordered};
 use crate::progress::{Progress, Task};
 use crate::rows::RowSelection;

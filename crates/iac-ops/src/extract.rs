@@ -16,11 +16,11 @@ use serde::Serialize;
 
 use tempfile::TempPath;
 
-use crate::no_record::NoRecord;
 use crate::decode::{Decoder, byte_count, selected_rows, stored_bytes};
 use crate::error::{OpsError, Result};
 use crate::expansion::check_expansion;
 use crate::names::{self, Names, Rules, safe_parts};
+use crate::no_record::NoRecord;
 use crate::ordered::{Bounds, for_each_ordered};
 use crate::progress::{Progress, Task, check_cancelled};
 use crate::raw::{MODIFIED_COLUMN, PATH_COLUMN, RAW_FILES};

@@ -10,10 +10,10 @@ use iac_reader::PackReader;
 use iac_writer::{Table, VariablePackBuilder, WriteError, WriteOptions, WriteSummary};
 use serde_json::{Map, Value};
 
-use crate::no_record::NoRecord;
 use crate::carry::check_carried;
 use crate::decode::{Decoder, byte_count, no_records, of_image, stored_bytes};
 use crate::error::{OpsError, Result};
+use crate::no_record::NoRecord;
 use crate::ordered::{Bounds, for_each_ordered};
 use crate::progress::{Progress, Task};
 use crate::shared::Shared;
@@ -121,15 +121,19 @@ pub fn recode(
         let rows = pack.num_records()?;
         let (spec, header) = transcoder.describe(pack);
         let builder = VariablePackBuilder::new("", table(pack.index_table()?)?).codec_spec(spec);
-        return Work { pack, options, progress, shared: Shared::default() }
-            .run(builder, header, out, rows, &|row| transcoder.record(pack, row));
+        return Work { pack, options, progress, shared: Shared::default() }.run(
+            builder,
+            header,
+            out,
+            rows,
+            &|row| transcoder.record(pack, row),
+        );
     }
     let codec_error = |row, source| OpsError::codec(pack.path(), row, source);
     let shared = Shared::of(pack)?;
     let spec = shared.codec(pack, &options.codec)?;
-    let mut codec = Registry::global()
-        .create_encoder(&spec)
-        .map_err(|source| codec_error(None, source))?;
+    let mut codec =
+        Registry::global().create_encoder(&spec).map_err(|source| codec_error(None, source))?;
     let decoder = Decoder::new(pack, options.limits)?;
     let old = decoder.codec().ok_or_else(|| no_records(pack))?;
     if codec.kind() != old.kind() {

@@ -16,6 +16,9 @@ use crate::options::{ReadOptions, SourceKind};
 use crate::source::{Advice, ByteSource, MappedFile, Memory, PositionalFile, open_regular};
 use crate::table::{Table, load_stream};
 
+/// Tables up to this size do not make a file be mapped.
+const READ_AT_ONCE: u64 = 64 << 10;
+
 /// How a pack stores its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PackKind {
@@ -127,7 +130,13 @@ impl Content {
         };
         let length = usize::try_from(segment.length)
             .map_err(|_| too_large("this machine cannot address that".to_owned()))?;
-        if let Some(memory) = self.source.memory() {
+        // Mapping a file costs more than reading a few pages of it.
+        let memory = if segment.length <= READ_AT_ONCE.min(max_copied) {
+            self.source.memory_at_hand()
+        } else {
+            self.source.memory()
+        };
+        if let Some(memory) = memory {
             let start = usize::try_from(segment.offset).ok();
             let end = start.and_then(|start| start.checked_add(length));
             return match (start, end) {

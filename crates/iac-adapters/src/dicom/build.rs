@@ -1,8 +1,6 @@
 //! Packs from source objects.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +18,7 @@ use super::inputs::{DicomInput, DicomInputs};
 use super::ordered::for_each_ordered;
 use super::patient::Patients;
 use super::prepare::{Aside, Prepared, Preparing, Row};
+use super::spool::{Spool, Spooled};
 use super::syntax::JXL_LOSSLESS;
 use super::tables;
 use super::{DICOM_PATIENT, SCHEMA_VERSION, SOURCE_EXTENSION};
@@ -272,7 +271,7 @@ impl DicomPackBuilder {
             for_each_ordered(inputs, workers, work, |(name, prepared)| {
                 check_cancelled(progress)?;
                 task.advance(1);
-                collected.take(name, prepared)
+                collected.take(name, prepared, &preparing)
             })?;
         }
         collected.finish(self, &metadata)
@@ -316,14 +315,14 @@ pub(crate) struct Instance {
     /// Its number within its series, in the order of inputs.
     pub(crate) position: usize,
     /// Where its payload lies in the spool.
-    payload: (u64, u64),
+    payload: Spooled,
     aside: Option<StoredAside>,
 }
 
 /// What lies in the spool for an instance beside its payload.
 struct StoredAside {
     member: &'static str,
-    place: (u64, u64),
+    place: Spooled,
     crc32: u32,
 }
 
@@ -335,13 +334,20 @@ pub(crate) struct Collecting {
     pub(crate) description: String,
 }
 
+/// An object that was taken, by its SOP instance UID.
+struct Seen {
+    digest: [u8; 32],
+    name: String,
+    payload: Spooled,
+}
+
 /// Everything that the objects so far gave.
 struct Collected {
     path: PathBuf,
     policy: OnBadInput,
     spool: Spool,
     series: BTreeMap<(String, String), Collecting>,
-    seen: HashMap<String, ([u8; 32], String)>,
+    seen: HashMap<String, Seen>,
     patients: Patients,
     counts: BTreeMap<&'static str, u64>,
     skipped: Vec<SkippedInput>,
@@ -355,7 +361,7 @@ impl Collected {
         Ok(Self {
             path: path.to_owned(),
             policy,
-            spool: Spool::new(path)?,
+            spool: Spool::beside(path)?,
             series: BTreeMap::new(),
             seen: HashMap::new(),
             patients: Patients::default(),
@@ -375,7 +381,12 @@ impl Collected {
         Ok(())
     }
 
-    fn take(&mut self, name: String, prepared: std::result::Result<Prepared, Fault>) -> Result<()> {
+    fn take(
+        &mut self,
+        name: String,
+        prepared: std::result::Result<Prepared, Fault>,
+        preparing: &Preparing,
+    ) -> Result<()> {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             // Without an encoder no image will ever come in: that is no fault of an input.
@@ -388,15 +399,20 @@ impl Collected {
             }
             Err(fault) => return self.bad(name, &fault),
         };
-        if let Some((digest, first)) = self.seen.get(&prepared.sop_uid) {
-            if *digest == prepared.digest {
+        if let Some(first) = self.seen.get(&prepared.sop_uid) {
+            let payload = prepared.image.as_ref().map(|image| &image.payload[..]);
+            // Samples are compared here, so that nobody else has to sum them up.
+            let is_same = first.digest == prepared.digest
+                && preparing
+                    .is_same_image(&self.spool.read(&first.payload)?, payload.unwrap_or_default());
+            if is_same {
                 self.duplicates.push(name);
                 self.count("duplicate_sop_identical", 1);
                 return Ok(());
             }
             let fault = Fault::new(
                 ErrorKind::Schema,
-                format!("its SOP instance UID is that of another object, in {first}"),
+                format!("its SOP instance UID is that of another object, in {}", first.name),
             );
             return self.bad(name, &fault);
         }
@@ -408,7 +424,6 @@ impl Collected {
             return self.bad(name, &fault);
         }
         self.patients.add(prepared.patient.as_deref());
-        self.seen.insert(prepared.sop_uid.clone(), (prepared.digest, name.clone()));
         if let Some(fault) = &prepared.kept {
             self.kept.push(noted(name.clone(), fault));
         }
@@ -431,6 +446,7 @@ impl Collected {
             iac,
             image,
             series_description,
+            digest,
             ..
         } = prepared;
         for code in [INVALID_NUMBER, INVALID_LENGTH, INVALID_ELEMENT] {
@@ -441,25 +457,28 @@ impl Collected {
         }
         if !encoded.malformed.is_empty() {
             self.malformed.push(MalformedInput {
-                input: name,
+                input: name.clone(),
                 sop_instance_uid: sop_uid.clone(),
                 elements: encoded.malformed.clone(),
             });
         }
         let (payload, aside) = match image {
-            None => ((0, 0), None),
+            None => (Spooled::nothing(), None),
             Some(image) => {
-                let payload = self.spool.append(&image.payload)?;
+                let payload = self.spool.append(image.payload)?;
                 let aside = match image.aside {
                     None => None,
                     Some(Aside { member, bytes }) => {
-                        let place = self.spool.append(&bytes)?;
-                        Some(StoredAside { member, place, crc32: crc32fast::hash(&bytes) })
+                        let crc32 = crc32fast::hash(&bytes);
+                        let place = self.spool.append(bytes.into())?;
+                        Some(StoredAside { member, place, crc32 })
                     }
                 };
                 (payload, aside)
             }
         };
+        let seen = Seen { digest, name, payload: payload.clone() };
+        self.seen.insert(sop_uid.clone(), seen);
         let series = self.series.entry((study_uid, series_uid)).or_default();
         if series.instances.is_empty() {
             series.description = series_description;
@@ -538,7 +557,7 @@ impl Collected {
         }
         let images = self.series.values().flat_map(|series| &series.instances);
         let payload_bytes =
-            images.map(|one| one.payload.1).fold(metadata_length, u64::saturating_add);
+            images.map(|one| one.payload.len()).fold(metadata_length, u64::saturating_add);
         let extended = place_asides(&mut self.series, payload_bytes);
         let mut deltas = Vec::new();
         for series in self.series.values() {
@@ -560,11 +579,11 @@ impl Collected {
         for instance in self.series.values().flat_map(|series| &series.instances) {
             instances = instances.saturating_add(1);
             images = images.saturating_add(instance.row.has_pixels.into());
-            writer.push(self.spool.read(instance.payload)?)?;
+            writer.push(self.spool.read(&instance.payload)?)?;
         }
         for instance in self.series.values().flat_map(|series| &series.instances) {
             if let Some(aside) = &instance.aside {
-                writer.push_unindexed(self.spool.read(aside.place)?)?;
+                writer.push_unindexed(self.spool.read(&aside.place)?)?;
             }
         }
         let series = u64::try_from(self.series.len()).unwrap_or(u64::MAX);
@@ -630,7 +649,7 @@ fn place_asides(series: &mut BTreeMap<(String, String), Collecting>, start: u64)
                 continue;
             };
             if let Some(aside) = &instance.aside {
-                let (_, length) = aside.place;
+                let length = aside.place.len();
                 let place = iac.entry(aside.member).or_insert_with(|| json!({}));
                 if let Value::Object(place) = place {
                     place.insert("offset".to_owned(), offset.into());
@@ -643,40 +662,4 @@ fn place_asides(series: &mut BTreeMap<(String, String), Collecting>, start: u64)
         }
     }
     extended
-}
-
-/// Payloads on the disk, until it is known where they go.
-struct Spool {
-    file: File,
-    path: PathBuf,
-    length: u64,
-}
-
-impl Spool {
-    fn new(target: &Path) -> Result<Self> {
-        let folder = match target.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let file = tempfile::tempfile_in(folder)
-            .map_err(AdapterError::io(folder, "cannot make a temporary file"))?;
-        Ok(Self { file, path: folder.to_owned(), length: 0 })
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> Result<(u64, u64)> {
-        let place = (self.length, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-        self.file
-            .write_all(bytes)
-            .map_err(AdapterError::io(&self.path, "cannot write a temporary file"))?;
-        self.length = self.length.saturating_add(place.1);
-        Ok(place)
-    }
-
-    fn read(&mut self, (offset, length): (u64, u64)) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-        let read =
-            self.file.seek(SeekFrom::Start(offset)).and_then(|_| self.file.read_exact(&mut bytes));
-        read.map_err(AdapterError::io(&self.path, "cannot read a temporary file"))?;
-        Ok(bytes)
-    }
 }

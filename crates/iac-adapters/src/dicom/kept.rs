@@ -70,8 +70,7 @@ mod tests {
     fn pieces_survive_and_get_even() {
         let pieces = [&b""[..], b"ab", b"cde"].map(Bytes::from_static).to_vec();
         let value = ElementValue::Fragments(pieces);
-        let (bytes, encapsulated) =
-            pack(&Element { tag: PIXEL_DATA, vr: VR::OB, value }).unwrap();
+        let (bytes, encapsulated) = pack(&Element { tag: PIXEL_DATA, vr: VR::OB, value }).unwrap();
         assert!(encapsulated);
         let member = serde_json::json!({"vr": "OB", "encapsulated": true});
         let Ok(PixelElement::Pieces(found)) = unpack(Some(&member), bytes.clone()) else {

@@ -30,6 +30,7 @@ mod rle;
 mod samples;
 pub(crate) mod schema;
 mod series;
+mod spool;
 mod syntax;
 mod tables;
 mod text;

@@ -60,7 +60,7 @@ pub(crate) struct Prepared {
     pub(crate) encoded: Encoded,
     pub(crate) iac: Map<String, Value>,
     pub(crate) image: Option<EncodedImage>,
-    /// Of data set and samples: equal for the same object in two files.
+    /// Of data set, and of what is kept besides samples: equal for the same object in two files.
     pub(crate) digest: [u8; 32],
     /// Why its pixel data is stored as it is.
     pub(crate) kept: Option<Fault>,
@@ -161,7 +161,6 @@ impl Preparing {
             None => None,
             Some(pixels) => {
                 hasher.update(pixels.form.dtype());
-                hasher.update(pixels.image.samples().to_le_bytes());
                 hasher.update(pixels.aside.as_deref().unwrap_or_default());
                 Some(self.encode(pixels)?)
             }
@@ -181,6 +180,18 @@ impl Preparing {
             digest: hasher.finalize().into(),
             kept,
         })
+    }
+
+    /// Whether two payloads hold the same samples. Equal ones do; streams that came from elsewhere
+    /// are decoded.
+    pub(crate) fn is_same_image(&self, one: &[u8], other: &[u8]) -> bool {
+        if one == other || one.is_empty() || other.is_empty() {
+            return one == other;
+        }
+        let Ok(codec) = &self.images else { return false };
+        let options = DecodeOptions::from(self.limits);
+        let decode = |payload: &[u8]| codec.decode_image(payload, &options);
+        matches!((decode(one), decode(other)), (Ok(one), Ok(other)) if one == other)
     }
 
     /// Pixel data as the file has it.
@@ -208,7 +219,9 @@ impl Preparing {
             Some(payload) => payload,
             None => {
                 let payload = codec.encode_image(&pixels.image.as_view());
-                let payload = payload.map_err(|error| pixels::of_codec(&error))?;
+                let mut payload = payload.map_err(|error| pixels::of_codec(&error))?;
+                // It may wait in memory until the end.
+                payload.shrink_to_fit();
                 if !payload.starts_with(pixels::JXL_CONTAINER) {
                     return Err(
                         Fault::decode("the encoder made no JPEG XL container").at(PIXEL_DATA)

@@ -45,14 +45,13 @@ fn made() -> Made {
         "unheard": {"of": [1, 2]},
     }));
     let text = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
-    let (length, sum) =
-        (u32::try_from(template.len()).unwrap(), crc32(&template));
+    let (length, sum) = (u32::try_from(template.len()).unwrap(), crc32(&template));
     Made {
         header: json!({
             "payload_type": "dicom_patient",
             "dicom_schema_version": "1",
             "codec": "jxl",
-            "codec_params": {"lossless": 1, "effort": 3, "usecontainer": true},
+            "codec_params": {"lossless": true, "effort": 3, "usecontainer": true},
             "metadata_length": template.len(),
             "something_else": true,
         }),

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use iac_adapters::dicom::{
-    DataSet, DicomFile, DicomInput, DicomPackBuilder, DicomPackReader, Element, OnBadInput, Tag,
-    VR,
+    DataSet, DicomFile, DicomInput, DicomPackBuilder, DicomPackReader, Element, OnBadInput, Tag, VR,
 };
 
 /// Part of every text and number of the object.
@@ -78,11 +77,7 @@ fn reports_headers_and_readers_hold_no_values() {
     let builder = DicomPackBuilder::new().effort(1);
     let error = builder.build_from(&path, input()).unwrap_err();
     is_silent(&format!("{error} {error:?}"));
-    let report = builder
-        .clone()
-        .on_bad_input(OnBadInput::Keep)
-        .build_from(&path, input())
-        .unwrap();
+    let report = builder.clone().on_bad_input(OnBadInput::Keep).build_from(&path, input()).unwrap();
     is_silent(&format!("{:?} {:?}", report.kept, report.diagnostics));
     assert!(!report.malformed.is_empty());
     let codes = report.malformed.iter().flat_map(|input| &input.elements);

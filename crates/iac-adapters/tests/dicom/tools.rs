@@ -105,7 +105,9 @@ fn exports_are_read_by_dcmdump_and_have_no_new_errors_for_dciodvfy() {
                     String::from_utf8_lossy(&output.stderr)
                 ));
             }
-            if !matches!(syntax, ExportSyntax::JpegXl | ExportSyntax::Htj2k) {
+            // These it does not know, nor does it inflate.
+            let unknown = [ExportSyntax::JpegXl, ExportSyntax::Htj2k, ExportSyntax::Deflated];
+            if !unknown.contains(&syntax) {
                 for error in errors(&file).difference(&known) {
                     wrong.push(format!("{name} as {}: {error}", syntax.name()));
                 }

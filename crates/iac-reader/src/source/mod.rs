@@ -50,6 +50,11 @@ pub trait ByteSource: Send + Sync + fmt::Debug {
         None
     }
 
+    /// The same where it costs nothing: a file that is not mapped yet has no memory at hand.
+    fn memory_at_hand(&self) -> Option<&Bytes> {
+        self.memory()
+    }
+
     /// Whether the first `needed` bytes are still there.
     ///
     /// # Errors
