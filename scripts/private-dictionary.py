@@ -19,8 +19,9 @@ LEFT_OUT = {"UN", "SQ", "US or SS", "OB_OW"}
 def line(creator, elements):
     by_vr = defaultdict(set)
     for tag, (vr, *_) in elements.items():
-        if vr not in LEFT_OUT:
-            by_vr[vr].add(tag[:4].upper() + tag[-2:].upper())
+        key = tag[:4].upper() + tag[-2:].upper()
+        if vr not in LEFT_OUT and "X" not in key:
+            by_vr[vr].add(key)
     # An element that is told in two ways is not known.
     counts = defaultdict(int)
     for tags in by_vr.values():

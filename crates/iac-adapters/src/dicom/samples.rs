@@ -92,10 +92,14 @@ impl PixelSamples {
     pub(super) fn from_unsigned(pixel_type: PixelType, samples: Samples) -> Option<Self> {
         Some(match (pixel_type, samples) {
             (PixelType::U8, Samples::U8(samples)) => Self::U8(samples),
-            // The same memory under another name.
-            (PixelType::I8, Samples::U8(samples)) => Self::I8(bytemuck::cast_vec(samples)),
+            // Collected in place: the memory stays the same.
+            (PixelType::I8, Samples::U8(samples)) => {
+                Self::I8(samples.into_iter().map(u8::cast_signed).collect())
+            }
             (PixelType::U16, Samples::U16(samples)) => Self::U16(samples),
-            (PixelType::I16, Samples::U16(samples)) => Self::I16(bytemuck::cast_vec(samples)),
+            (PixelType::I16, Samples::U16(samples)) => {
+                Self::I16(samples.into_iter().map(u16::cast_signed).collect())
+            }
             _ => return None,
         })
     }
