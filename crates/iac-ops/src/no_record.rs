@@ -52,7 +52,7 @@ impl NoRecord {
         }
         let found: RowSelection = rows.iter().filter(|row| !self.contains(pack, *row)).collect();
         let without = rows.len().saturating_sub(found.len());
-        if let (true, Some(first)) = (found.len() == 0 && without > 0, rows.iter().next()) {
+        if let (true, Some(first)) = (found.is_empty() && without > 0, rows.iter().next()) {
             let others =
                 if without == 1 { "stores" } else { "and the others that were asked for store" };
             return Err(OpsError::usage(format!(
