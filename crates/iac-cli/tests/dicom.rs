@@ -162,7 +162,8 @@ fn rows_without_images_are_passed_over_not_failed_at() {
     // Bits beside the payloads are found by their place.
     let aside = folder.path().join("aside.rad.iac");
     iac!["pack", "dicom", source("high_bit_overlay"), "-o", &aside].succeeded();
-    let refused = iac!["recode", &aside, "--codec", "jxl:effort=9", "-o", &small].ended_with(2);
+    let other = folder.path().join("other.rad.iac");
+    let refused = iac!["recode", &aside, "--codec", "jxl:effort=9", "-o", &other].ended_with(2);
     assert!(refused.err.contains("lie behind its records"), "{}", refused.err);
 }
 
