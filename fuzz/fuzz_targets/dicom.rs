@@ -2,11 +2,15 @@
 //! is stored of them.
 //!
 //! The first byte says what the rest is: a file, a delta, or a template and a delta of which a zero
-//! byte parts.
+//! byte parts; or the text of a de-identification profile. Files are de-identified as well: what is
+//! left of them can be stored.
 #![no_main]
 
 use bytes::Bytes;
-use iac_adapters::dicom::{Attributes, DicomFile, Element, ElementValue, Tag};
+use iac_adapters::dicom::{
+    Attributes, DeidKey, DeidOption, DeidProfile, Deidentifier, DicomFile, Element, ElementValue,
+    Tag,
+};
 use iac_fuzz::{Limited, seeds};
 use libfuzzer_sys::fuzz_target;
 
@@ -19,9 +23,10 @@ fuzz_target!(
     init: seeds::write(make_seeds),
     |input: &[u8]| {
         let Some((kind, rest)) = input.split_first() else { return };
-        match kind % 3 {
+        match kind % 4 {
             0 => file(rest),
             1 => documents(EMPTY, rest),
+            3 => profile(rest),
             _ => {
                 let middle = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
                 let (template, delta) = rest.split_at(middle);
@@ -39,6 +44,31 @@ fn file(bytes: &[u8]) {
     let source: Vec<Element> =
         file.data.elements().iter().filter(|element| element.tag != pixels).cloned().collect();
     assert!(same(&source, found.elements()), "{json}");
+    deidentify(file);
+}
+
+fn deidentify(mut file: DicomFile) {
+    const RULES: &str = r#"
+        name = "fuzz"
+        options = ["retain-modified-dates", "retain-safe-private", "clean-descriptors",
+                   "clean-structured-content", "retain-patient-characteristics"]
+    "#;
+    let key = DeidKey::new(b"0123456789abcdef".to_vec()).unwrap();
+    let profile = DeidProfile::parse(RULES, "rules").unwrap();
+    Deidentifier::new(profile, key).deidentify(&mut file);
+    let json = file.metadata_json();
+    let found = Attributes::parse(EMPTY, json.as_bytes()).unwrap();
+    assert_eq!(found.text(Tag(0x0012, 0x0062)), Some("YES"));
+    // What could not be interpreted is gone.
+    assert!(found.records().iter().all(|record| record["code"] == "lexical_form"), "{json}");
+}
+
+fn profile(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    match DeidProfile::parse(text, "profile") {
+        Ok(profile) => assert!(profile.options().count() <= DeidOption::ALL.len()),
+        Err(error) => assert!(!error.to_string().contains('\n')),
+    }
 }
 
 fn documents(template: &[u8], delta: &[u8]) {
@@ -56,7 +86,10 @@ fn same(ones: &[Element], others: &[Element]) -> bool {
                 && match (&one.value, &other.value) {
                     (ElementValue::Items(ones), ElementValue::Items(others)) => {
                         ones.len() == others.len()
-                            && ones.iter().zip(others).all(|(a, b)| same(a.elements(), b.elements()))
+                            && ones
+                                .iter()
+                                .zip(others)
+                                .all(|(a, b)| same(a.elements(), b.elements()))
                     }
                     (ElementValue::Bytes(one), ElementValue::Bytes(other)) => {
                         one == other
@@ -84,6 +117,8 @@ fn make_seeds() -> Vec<(String, Vec<u8>)> {
         }
         made.push((format!("{name}.file"), with(0, &bytes)));
     }
+    let rules = b"\x03name = \"t\"\noptions = [\"retain-uids\"]\n[elements]\nStudyID = \"hash\"\n";
+    made.push(("profile".to_owned(), rules.to_vec()));
     made.push(("both".to_owned(), [&[2][..], EMPTY, &[0], EMPTY].concat()));
     made
 }

@@ -19,6 +19,10 @@
 mod build;
 #[path = "dicom/corpus.rs"]
 mod corpus;
+#[path = "dicom/deid.rs"]
+mod deid;
+#[path = "dicom/deid_tampered.rs"]
+mod deid_tampered;
 #[path = "dicom/goldens.rs"]
 mod goldens;
 #[path = "dicom/handmade.rs"]

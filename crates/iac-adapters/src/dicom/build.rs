@@ -4,6 +4,7 @@ mod collect;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use iac_codec::{Codec, CodecSpec, Limits, Parameters, Registry};
 use iac_format::ErrorKind;
@@ -12,6 +13,7 @@ use iac_writer::{WriteOptions, WriteSummary};
 
 use self::collect::Collected;
 pub(crate) use self::collect::{Collecting, Instance};
+use super::deid::{DeidReport, Deidentifier};
 use super::document::metadata_codec;
 use super::encode::Malformed;
 use super::fault::Fault;
@@ -64,6 +66,7 @@ pub struct DicomPackBuilder {
     options: WriteOptions,
     limits: Limits,
     max_input_bytes: u64,
+    deidentifier: Option<Arc<Deidentifier>>,
 }
 
 impl Default for DicomPackBuilder {
@@ -76,6 +79,7 @@ impl Default for DicomPackBuilder {
             options: WriteOptions::new(),
             limits: Limits::default(),
             max_input_bytes: 4 << 30,
+            deidentifier: None,
         }
     }
 }
@@ -131,6 +135,8 @@ pub struct DicomBuildReport {
     pub gaps: Vec<SliceGap>,
     /// Acquisitions with fewer images than declared.
     pub short_acquisitions: Vec<ShortAcquisition>,
+    /// What was done for the patient's sake; nothing where that was not asked for.
+    pub deidentification: Option<DeidReport>,
 }
 
 impl DicomPackBuilder {
@@ -186,6 +192,14 @@ impl DicomPackBuilder {
     #[must_use]
     pub const fn max_input_bytes(mut self, bytes: u64) -> Self {
         self.max_input_bytes = bytes;
+        self
+    }
+
+    /// Takes from every object what identifies its patient, before anything of it is stored.
+    /// Default (`None`): objects stay as they are.
+    #[must_use]
+    pub fn deidentify(mut self, deidentifier: impl Into<Option<Arc<Deidentifier>>>) -> Self {
+        self.deidentifier = deidentifier.into();
         self
     }
 
@@ -252,6 +266,7 @@ impl DicomPackBuilder {
             keep: self.on_bad_input == OnBadInput::Keep,
             limits: self.limits,
             max_input_bytes: self.max_input_bytes,
+            deidentifier: self.deidentifier.clone(),
         };
         let all = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let workers = self.workers.unwrap_or_else(all).get();

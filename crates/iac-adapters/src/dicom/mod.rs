@@ -3,11 +3,13 @@
 //! One pack holds every object of a patient: metadata that a series shares once, what differs with
 //! each instance, and images as lossless JPEG XL, one payload each. What a file says is kept to
 //! the byte: spelling of numbers, padding, texts that could not be decoded, bits that no image
-//! uses. See `docs/dicom.md`.
+//! uses. See `docs/dicom.md`. On request a [`Deidentifier`] takes from objects what identifies their
+//! patient before they are stored (`docs/deidentification.md`).
 
 mod attributes;
 mod build;
 mod charset;
+mod deid;
 mod document;
 mod encode;
 mod export;
@@ -39,6 +41,11 @@ mod write;
 
 pub use attributes::Attributes;
 pub use build::{DicomBuildReport, DicomPackBuilder, MalformedInput, OnBadInput, SkippedInput};
+pub use deid::{
+    BurnedIn, BurnedInPolicy, DEFAULT_KEY_VARIABLE, DEID_EXTENSION, DeidAction, DeidCheck,
+    DeidFinding, DeidKey, DeidOption, DeidProfile, DeidReport, Deidentifier, ElementRule,
+    KeySource,
+};
 pub use dicom_core::{Tag, VR};
 pub use encode::Malformed;
 pub use export::{ExportOptions, ExportSyntax, ExportedFile};

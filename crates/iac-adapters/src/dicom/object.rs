@@ -100,6 +100,10 @@ impl DataSet {
         &self.elements
     }
 
+    pub(crate) fn into_elements(self) -> Vec<Element> {
+        self.elements
+    }
+
     pub(crate) fn elements_mut(&mut self) -> &mut [Element] {
         &mut self.elements
     }

@@ -163,7 +163,7 @@ impl DicomInputs {
 }
 
 /// Names that tell nothing about whom they stand for, as long as identifiers are not guessed.
-fn group_name(issuer: &str, id: &str) -> String {
+pub(crate) fn group_name(issuer: &str, id: &str) -> String {
     let digest = Sha256::new().chain_update(issuer).chain_update([0]).chain_update(id).finalize();
     digest.iter().take(10).map(|byte| format!("{byte:02x}")).collect()
 }

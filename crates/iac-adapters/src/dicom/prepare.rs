@@ -1,5 +1,7 @@
 //! One source object, made ready for its pack.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use dicom_core::{Tag, VR};
 use iac_codec::{Codec, DecodeOptions, Limits};
@@ -8,6 +10,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::charset::Charset;
+use super::deid::{DeidReport, Deidentifier};
 use super::encode::{self, CHARACTER_SET, Encoded};
 use super::fault::{Fault, Result};
 use super::geometry::Place;
@@ -64,6 +67,8 @@ pub(crate) struct Prepared {
     pub(crate) digest: [u8; 32],
     /// Why its pixel data is stored as it is.
     pub(crate) kept: Option<Fault>,
+    /// What was done for the patient's sake, where that was asked for.
+    pub(crate) deid: Option<DeidReport>,
 }
 
 /// Values of the instance table.
@@ -92,10 +97,12 @@ pub(crate) struct Preparing {
     pub(crate) keep: bool,
     pub(crate) limits: Limits,
     pub(crate) max_input_bytes: u64,
+    pub(crate) deidentifier: Option<Arc<Deidentifier>>,
 }
 
 impl Preparing {
     pub(crate) fn prepare(&self, input: DicomInput) -> Result<Prepared> {
+        let name = input.name();
         let bytes = input.load(self.max_input_bytes)?;
         let mut object = parse::parse(&bytes, self.max_input_bytes)?;
         let class = object.data.ascii(Tag(0x0008, 0x0016)).or_else(|| object.meta.ascii(Tag(2, 2)));
@@ -104,6 +111,9 @@ impl Preparing {
                 "it is a media directory, which describes objects and is none",
             ));
         }
+        // Before anything else looks at it: what follows knows the new object only.
+        let deidentifier = self.deidentifier.as_deref();
+        let deid = deidentifier.map(|it| it.apply(&mut object, &name)).transpose()?;
         // Old and incomplete files are data too: what they do not name is not made up for them,
         // except the one identifier that tells rows apart.
         let uid = |tag: Tag| object.data.ascii(tag).unwrap_or_default();
@@ -112,14 +122,18 @@ impl Preparing {
             .into_iter()
             .flatten()
             .find(|uid| !uid.is_empty())
-            .unwrap_or_else(|| derived_uid(&bytes));
+            .unwrap_or_else(|| {
+                let made = derived_uid(&bytes);
+                deidentifier.map_or_else(|| made.clone(), |it| it.uid_of_nameless(&made))
+            });
         let instance_number = instance_number(&object.data)?;
         let mut iac = Map::new();
         let mut kept = None;
-        let pixels = if object.data.get(PIXEL_DATA).is_some() {
+        let mut pixels = if object.data.get(PIXEL_DATA).is_some() {
             match pixels::import(&object.data, &object.transfer_syntax, &self.limits) {
                 Ok(pixels) => Some(pixels),
-                Err(fault) if self.keep => {
+                // Bytes that nobody understands may hold whatever identifies a patient.
+                Err(fault) if self.keep && deidentifier.is_none() => {
                     kept = Some(fault);
                     None
                 }
@@ -128,6 +142,9 @@ impl Preparing {
         } else {
             None
         };
+        if let (Some(pixels), true) = (&mut pixels, deidentifier.is_some()) {
+            Deidentifier::clear_pixels(pixels)?;
+        }
         if let Some(label) = pixels.as_ref().and_then(|pixels| pixels.label) {
             iac.insert(
                 "source_photometric".to_owned(),
@@ -179,6 +196,7 @@ impl Preparing {
             image,
             digest: hasher.finalize().into(),
             kept,
+            deid,
         })
     }
 

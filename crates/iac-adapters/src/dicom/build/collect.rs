@@ -12,6 +12,7 @@ use super::{
     DicomBuildReport, DicomPackBuilder, MalformedInput, OnBadInput, SkippedInput, codec_error,
     noted, source_error,
 };
+use crate::dicom::deid::{DEID_EXTENSION, DeidReport, HEADER_MEMBER};
 use crate::dicom::document::{Factored, METADATA_LEVEL};
 use crate::dicom::encode::{INVALID_ELEMENT, INVALID_LENGTH, INVALID_NUMBER};
 use crate::dicom::fault::Fault;
@@ -75,6 +76,7 @@ pub(super) struct Collected {
     kept: Vec<SkippedInput>,
     duplicates: Vec<String>,
     malformed: Vec<MalformedInput>,
+    deid: DeidReport,
 }
 
 impl Collected {
@@ -91,6 +93,7 @@ impl Collected {
             kept: Vec::new(),
             duplicates: Vec::new(),
             malformed: Vec::new(),
+            deid: DeidReport::default(),
         })
     }
 
@@ -168,8 +171,10 @@ impl Collected {
             image,
             series_description,
             digest,
+            deid,
             ..
         } = prepared;
+        self.deid.merge(deid.unwrap_or_default());
         for code in [INVALID_NUMBER, INVALID_LENGTH, INVALID_ELEMENT] {
             let found = encoded.malformed.iter().filter(|element| element.code == code).count();
             if found > 0 {
@@ -324,6 +329,7 @@ impl Collected {
             malformed: self.malformed,
             gaps,
             short_acquisitions: short,
+            deidentification: builder.deidentifier.is_some().then_some(self.deid),
         })
     }
 
@@ -356,8 +362,13 @@ impl Collected {
                 .collect();
             put("errors", errors.into());
         }
-        if extended {
-            put(EXTENSIONS_MEMBER, json!([SOURCE_EXTENSION]));
+        let mut extensions: Vec<&str> = extended.then_some(SOURCE_EXTENSION).into_iter().collect();
+        if let Some(deidentifier) = &builder.deidentifier {
+            put(HEADER_MEMBER, deidentifier.provenance(&self.deid));
+            extensions.push(DEID_EXTENSION);
+        }
+        if !extensions.is_empty() {
+            put(EXTENSIONS_MEMBER, json!(extensions));
         }
         header
     }
