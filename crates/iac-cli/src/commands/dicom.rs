@@ -28,7 +28,8 @@ use crate::progress::{Shown, Unit};
 #[command(after_help = "\
 Examples:
   iac dicom series patient.rad.iac
-  iac dicom export patient.rad.iac --dir out/ --transfer-syntax explicit")]
+  iac dicom export patient.rad.iac --dir out/ --transfer-syntax explicit
+  iac dicom deid-check patient.rad.iac")]
 pub(crate) struct DicomArgs {
     #[command(subcommand)]
     action: Action,
@@ -38,6 +39,7 @@ pub(crate) struct DicomArgs {
 enum Action {
     Series(SeriesArgs),
     Export(ExportArgs),
+    DeidCheck(super::deid::CheckArgs),
 }
 
 /// List series with their geometry, and slices that are missing
@@ -96,10 +98,11 @@ pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
     match &arguments.action {
         Action::Series(arguments) => series(arguments, common),
         Action::Export(arguments) => export(arguments, common),
+        Action::DeidCheck(arguments) => super::deid::check(arguments, common),
     }
 }
 
-fn open(path: &std::path::Path, common: &Common) -> Result<DicomPackReader> {
+pub(super) fn open(path: &std::path::Path, common: &Common) -> Result<DicomPackReader> {
     Ok(DicomPackReader::from_reader(super::open(path, common)?, true)?)
 }
 

@@ -5,6 +5,8 @@ pub(crate) mod cat;
 mod codec;
 pub(crate) mod completions;
 pub(crate) mod decode;
+#[cfg(feature = "dicom")]
+pub(crate) mod deid;
 pub(crate) mod demo;
 #[cfg(feature = "dicom")]
 pub(crate) mod dicom;

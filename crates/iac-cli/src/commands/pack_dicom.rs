@@ -10,6 +10,7 @@ use iatrocache::adapters::dicom::{
 };
 use serde_json::{Value, json};
 
+use super::deid;
 use super::select::shown;
 use crate::cli::Common;
 use crate::failure::{Failure, Result, human_safe};
@@ -35,12 +36,14 @@ Examples:
   iac pack dicom export.zip more/ -o patient.rad.iac --keep-going
   iac pack dicom study/ -o patient.rad.iac --as-is
   iac pack dicom archive/ -o packs/ --by-patient
+  iac pack dicom archive/ -o packs/ --by-patient --deidentify trial.toml
 
 With --keep-going and --as-is the exit code is 1 when inputs were left out. Messages and headers name no
 patient; packs of --by-patient are named after a hash of the identifier.
 
 With --json, one object for each pack: {\"path\",\"instances\",\"series\",\"images\",\"file_bytes\",
-\"diagnostics\",\"skipped\",\"kept\",\"duplicates\",\"malformed\",\"gaps\",\"short_acquisitions\"}.")]
+\"diagnostics\",\"skipped\",\"kept\",\"duplicates\",\"malformed\",\"gaps\",\"short_acquisitions\"}, and
+with --deidentify \"deidentification\": {\"objects\",\"without_patient_id\",\"totals\",\"elements\",\"burned_in\"}.")]
 pub(crate) struct DicomArgs {
     /// Folders, files, zip archives
     #[arg(required = true)]
@@ -67,6 +70,8 @@ pub(crate) struct DicomArgs {
     /// Replace existing packs
     #[arg(long)]
     overwrite: bool,
+    #[command(flatten)]
+    deid: deid::DeidArgs,
 }
 
 pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
@@ -75,7 +80,9 @@ pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
         (false, true) => OnBadInput::Skip,
         (false, false) => OnBadInput::Stop,
     };
+    let deidentifier = deid::deidentifier(&arguments.deid)?;
     let builder = DicomPackBuilder::new()
+        .deidentify(deidentifier.clone())
         .effort(arguments.effort)
         .workers(common.workers)
         .verify(arguments.verify)
@@ -104,7 +111,8 @@ pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
             std::fs::create_dir_all(&arguments.output).map_err(|error| {
                 Failure::io(&arguments.output, "cannot make the folder", &error)
             })?;
-            let path = arguments.output.join(format!("{}.rad.iac", patient.name));
+            let name = deid::pack_name(deidentifier.as_deref(), patient.name);
+            let path = arguments.output.join(format!("{name}.rad.iac"));
             let writing = interrupt::writing()?;
             let report = builder.build_from(&path, patient.inputs)?;
             drop(writing);
@@ -124,6 +132,9 @@ pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
         drop(writing);
         complete &= report.skipped.is_empty();
         tell(&mut out, &report, &arguments.output, common)?;
+    }
+    if let Some(deidentifier) = deidentifier {
+        deid::write_map(&arguments.deid, &deidentifier)?;
     }
     out.finish()?;
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -146,6 +157,9 @@ fn tell(out: &mut Out, report: &DicomBuildReport, path: &Path, common: &Common) 
     ))?;
     if common.quiet {
         return Ok(());
+    }
+    if let Some(report) = &report.deidentification {
+        deid::tell(report);
     }
     notes(&report.skipped);
     for input in report.kept.iter().take(TOLD) {
@@ -257,7 +271,7 @@ fn to_json(report: &DicomBuildReport, path: &Path) -> Value {
         .iter()
         .map(|(code, count)| json!({"code": code, "count": count}))
         .collect();
-    json!({
+    let mut told = json!({
         "path": shown(path),
         "instances": report.instances,
         "series": report.series,
@@ -270,5 +284,9 @@ fn to_json(report: &DicomBuildReport, path: &Path) -> Value {
         "malformed": malformed,
         "gaps": gaps,
         "short_acquisitions": short,
-    })
+    });
+    if let (Some(report), Some(members)) = (&report.deidentification, told.as_object_mut()) {
+        members.insert("deidentification".to_owned(), report.to_json());
+    }
+    told
 }
