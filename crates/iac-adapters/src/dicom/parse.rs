@@ -14,7 +14,7 @@ use iac_format::ErrorKind;
 
 use self::elements::{Parser, cut, header, take};
 use self::represent::resolve;
-pub(crate) use self::represent::{LUT_DATA, swapped};
+pub(crate) use self::represent::{LUT_DATA, swapped, unit_bytes};
 use super::fault::{Fault, Result};
 use super::object::{DataSet, Element};
 use super::syntax::{self, Encoding};
