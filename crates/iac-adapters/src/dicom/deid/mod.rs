@@ -14,6 +14,7 @@ mod key;
 mod map;
 mod pixels;
 mod profile;
+mod profile_file;
 mod provenance;
 mod report;
 mod rules;
