@@ -28,6 +28,7 @@ pub mod sample;
 pub mod serve;
 pub mod texts;
 pub mod tiles;
+pub mod tiles_build;
 pub mod writes;
 
 /// What can go wrong ends the program with a message.

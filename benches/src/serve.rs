@@ -10,6 +10,7 @@ use std::path::Path;
 use iac_adapters::dicom::{DicomInputs, DicomPackBuilder, DicomPackReader};
 use iac_adapters::text::{ClinicalTextWriter, TextWriteOptions};
 use iac_adapters::tiles::TilePackReader;
+use iac_ops::NoProgress;
 use iac_reader::{PackReader, ReadOptions};
 use iac_writer::{Table, build_pack_streaming};
 use serde_json::{Value, json};
@@ -44,6 +45,7 @@ fn answer(command: &Value) -> Result<Value> {
         "find_tile_memory" => find_tile_memory(command),
         "dicom_memory" => dicom_memory(command),
         "open_dicom" => open_dicom(command),
+        "build_tiles" => build_tiles(command),
         other => Err(format!("unknown command {other}").into()),
     }
 }
@@ -143,6 +145,17 @@ fn open_dicom(command: &Value) -> Result<Value> {
         Ok(())
     })?;
     Ok(json!({"cpu": time.cpu, "wall": time.wall}))
+}
+
+/// The most memory that building a pack of tiles from files takes.
+fn build_tiles(command: &Value) -> Result<Value> {
+    let effort = u8::try_from(integer(command, "effort")?)?;
+    crate::tiles_build::builder(effort, NonZeroUsize::new(2)).build_from_manifest(
+        text(command, "manifest")?,
+        text(command, "path")?,
+        &NoProgress,
+    )?;
+    Ok(json!({"peak": peak_resident_bytes()?}))
 }
 
 /// The payloads alone, in one file, with nothing but `write`.

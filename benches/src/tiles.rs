@@ -37,7 +37,7 @@ const SMALL: u32 = 16;
 /// Tiles of a batch.
 const BATCH: usize = 64;
 /// Different images that the tiles are made of; each is stored many times.
-const IMAGES: usize = 16;
+pub(crate) const IMAGES: usize = 16;
 /// The effort that the tiles are encoded at, which decoding does not depend on much.
 const EFFORT: u8 = 3;
 const ONE: Option<NonZeroUsize> = NonZeroUsize::new(1);
@@ -64,7 +64,7 @@ pub fn records(count: usize) -> Vec<TileRecord> {
 }
 
 /// The same tissue, moved and mirrored, so that no two images are equal.
-fn pictures() -> Result<Vec<Image>> {
+pub(crate) fn pictures() -> Result<Vec<Image>> {
     let tissue = images::tissue()?;
     let pixels = tissue.samples().to_le_bytes().into_owned();
     let shape = ImageShape::new(EDGE, EDGE, 3)?;
@@ -231,6 +231,19 @@ impl Tiles {
         let ours = number(&Program::Ours.once(&command)?, "bytes")?;
         let theirs = reference.map(|program| program.once(&command)).transpose()?;
         let theirs = theirs.map(|answer| number(&answer, "bytes")).transpose()?;
+        // Ids all over the pack, found by a reader that has its index.
+        let tiles = open(&path, ONE)?;
+        tiles.row_of(&id)?;
+        let further: Vec<String> =
+            (0..self.rows).step_by(97).map(|at| tiles.tile_id(u64::try_from(at)?).map(str::to_owned)).collect::<Result<_>>()?;
+        let ((), each) = measure(|| {
+            for id in &further {
+                black_box(tiles.row_of(id)?);
+            }
+            Ok(())
+        })?;
+        let each = each.per(u64::try_from(further.len())?).cpu * 1e9;
+        drop(tiles);
         std::fs::remove_file(&path)?;
         let per_row = |bytes: f64| bytes / self.rows as f64;
         Ok(Section {
@@ -246,6 +259,12 @@ impl Tiles {
                 goal: Some(Goal::TimesReference(20.0)),
             }],
             facts: vec![Fact {
+                what: "looking up one more id",
+                unit: "ns",
+                ours: each,
+                reference: None,
+                at_most: None,
+            }, Fact {
                 what: "memory of its own after that, for each row",
                 unit: "bytes",
                 ours: per_row(ours),

@@ -20,6 +20,7 @@ use iac_benches::peer::Program;
 use iac_benches::reads::Reads;
 use iac_benches::report::{Goal, Section, to_json};
 use iac_benches::tiles::Tiles;
+use iac_benches::tiles_build::TilesBuild;
 use iac_benches::writes::Writes;
 use iac_benches::{Result, process, sample, serve};
 use serde_json::json;
@@ -71,6 +72,7 @@ const SECTIONS: [&str; 15] = [
     "jpegls",
     "text",
     "tiles",
+    "tiles-build",
     "features",
     "dicom",
 ];
@@ -84,6 +86,7 @@ enum Task {
     Images(Images),
     Clinical(Clinical),
     Tiles(Tiles),
+    TilesBuild(TilesBuild),
     Features(Features),
     Dicom(Dicom),
 }
@@ -119,6 +122,7 @@ fn main() -> Result<()> {
             Task::Images(images) => vec![images.run(folder, reference)?],
             Task::Clinical(clinical) => vec![clinical.run(folder, reference)?],
             Task::Tiles(tiles) => tiles.run(folder, reference)?,
+            Task::TilesBuild(build) => build.run(folder)?,
             Task::Features(features) => vec![features.run(folder, reference)?],
             Task::Dicom(dicom) => dicom.run(folder, reference)?,
         };
@@ -246,6 +250,11 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 15] {
         rows: if quick { 20_000 } else { 1_000_000 },
         rounds,
     };
+    let tiles_build = TilesBuild {
+        tiles: if quick { 16 } else { 64 },
+        efforts: if quick { 3 } else { 7 },
+        rounds: rounds.min(5),
+    };
     let features = Features {
         rows: if quick { 5000 } else { 100_000 },
         dim: 1024,
@@ -274,6 +283,7 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 15] {
         Task::Images(jpegls),
         Task::Clinical(clinical),
         Task::Tiles(image_tiles),
+        Task::TilesBuild(tiles_build),
         Task::Features(features),
         Task::Dicom(dicom),
     ]

@@ -187,6 +187,15 @@ pub fn encode_on_two(images: Vec<Image>, effort: u8) -> Result<()> {
     })
 }
 
+/// The library with one way to encode this image: a distance, or none for no loss.
+///
+/// # Errors
+///
+/// When the library gives no handle.
+pub fn bare(image: &Image, distance: Option<f32>, effort: u8) -> Result<Box<dyn Bare>> {
+    Ok(Box::new(Jxl::new(image.clone(), distance, effort.into())?))
+}
+
 /// The images and the ways to store them.
 ///
 /// # Errors

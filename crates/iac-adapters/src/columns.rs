@@ -4,7 +4,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, LargeStringArray, RecordBatch, StringArray, StringViewArray};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, LargeBinaryArray, LargeStringArray, RecordBatch, StringArray,
+    StringViewArray,
+};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use iac_format::TableKind;
@@ -24,6 +27,9 @@ enum Text {
     Utf8(StringArray),
     Large(LargeStringArray),
     View(StringViewArray),
+    /// Bytes that each text is checked for being one when it is asked for.
+    Bytes(BinaryArray),
+    LargeBytes(LargeBinaryArray),
     Dictionary { keys: Vec<u32>, nulls: Option<NullBuffer>, words: Box<Text> },
     Null(usize),
 }
@@ -53,6 +59,15 @@ impl Text {
         })
     }
 
+    /// Of texts that come as bytes.
+    fn of_bytes(array: &ArrayRef) -> Option<Self> {
+        match array.data_type() {
+            DataType::Binary => Some(Self::Bytes(array.as_binary::<i32>().clone())),
+            DataType::LargeBinary => Some(Self::LargeBytes(array.as_binary::<i64>().clone())),
+            _ => Self::new(array),
+        }
+    }
+
     const fn is_plain(&self) -> bool {
         !matches!(self, Self::Dictionary { .. })
     }
@@ -68,6 +83,7 @@ impl Text {
             Self::View(array) => {
                 (row < array.len() && array.is_valid(row)).then(|| array.value(row))
             }
+            Self::Bytes(_) | Self::LargeBytes(_) => str::from_utf8(self.bytes(row)?).ok(),
             Self::Dictionary { keys, nulls, words } => {
                 let key = *keys.get(row)?;
                 if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
@@ -79,8 +95,23 @@ impl Text {
         }
     }
 
+    /// The same, also where it is no text.
+    fn bytes(&self, row: usize) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(array) => {
+                (row < array.len() && array.is_valid(row)).then(|| array.value(row))
+            }
+            Self::LargeBytes(array) => {
+                (row < array.len() && array.is_valid(row)).then(|| array.value(row))
+            }
+            other => other.get(row).map(str::as_bytes),
+        }
+    }
+
     fn len(&self) -> usize {
         match self {
+            Self::Bytes(array) => array.len(),
+            Self::LargeBytes(array) => array.len(),
             Self::Utf8(array) => array.len(),
             Self::Large(array) => array.len(),
             Self::View(array) => array.len(),
@@ -101,7 +132,10 @@ impl TextColumn {
     }
 
     pub(crate) fn push(&mut self, array: &ArrayRef) -> Option<()> {
-        let text = Text::new(array)?;
+        self.add(Text::new(array)?)
+    }
+
+    fn add(&mut self, text: Text) -> Option<()> {
         let rows = u64::try_from(text.len()).ok()?;
         if rows > 0 {
             self.parts.push((self.rows, text));
@@ -116,6 +150,18 @@ impl TextColumn {
 
     /// The text of a row; nothing for a null and behind the last row.
     pub(crate) fn get(&self, row: u64) -> Option<&str> {
+        let (text, row) = self.part_of(row)?;
+        text.get(row)
+    }
+
+    /// The bytes of a row's text, also where they are none; nothing for a null and behind the last
+    /// row.
+    pub(crate) fn bytes(&self, row: u64) -> Option<&[u8]> {
+        let (text, row) = self.part_of(row)?;
+        text.bytes(row)
+    }
+
+    fn part_of(&self, row: u64) -> Option<(&Text, usize)> {
         let (start, text) = match self.parts.as_slice() {
             [only] => only,
             parts => {
@@ -123,25 +169,26 @@ impl TextColumn {
                 parts.get(behind.checked_sub(1)?)?
             }
         };
-        text.get(usize::try_from(row.checked_sub(*start)?).ok()?)
+        Some((text, usize::try_from(row.checked_sub(*start)?).ok()?))
     }
 
-    /// Hands the texts on in order until one is refused; quicker than iterating.
-    pub(crate) fn try_for_each<E>(
+    /// Hands the texts' bytes on in order until one is refused; quicker than iterating.
+    pub(crate) fn try_for_each_bytes<E>(
         &self,
-        mut on_text: impl FnMut(u64, Option<&str>) -> Result<(), E>,
+        mut on_text: impl FnMut(u64, Option<&[u8]>) -> Result<(), E>,
     ) -> Result<(), E> {
         for (start, text) in &self.parts {
             let rows = *start..;
             match text {
-                Text::Utf8(array) => {
+                Text::Bytes(array) => {
                     rows.zip(array.iter()).try_for_each(|(row, text)| on_text(row, text))?;
                 }
-                Text::Large(array) => {
-                    rows.zip(array.iter()).try_for_each(|(row, text)| on_text(row, text))?;
+                Text::Utf8(array) => {
+                    let texts = array.iter().map(|text| text.map(str::as_bytes));
+                    rows.zip(texts).try_for_each(|(row, text)| on_text(row, text))?;
                 }
                 other => {
-                    let texts = (0..other.len()).map(|row| other.get(row));
+                    let texts = (0..other.len()).map(|row| other.bytes(row));
                     rows.zip(texts).try_for_each(|(row, text)| on_text(row, text))?;
                 }
             }
@@ -237,6 +284,43 @@ pub(crate) fn text_column(pack: &PackReader, kind: TableKind, name: &str) -> Res
         .ok_or_else(|| wrong_type(pack, table, name, "texts"))
 }
 
+/// The same for texts that are mostly compared: each is checked for being text when it is asked
+/// for.
+pub(crate) fn id_column(pack: &PackReader, kind: TableKind, name: &str) -> Result<TextColumn> {
+    check_text_column(pack, kind, name)?;
+    let table = table_of(pack, kind)?;
+    if !has_column(table, name) {
+        return Err(no_column(pack, table, name));
+    }
+    let mut column = TextColumn::default();
+    for batch in table.columns_as_bytes(&[name])? {
+        let part = batch.columns().first().and_then(Text::of_bytes);
+        part.and_then(|part| column.add(part))
+            .ok_or_else(|| wrong_type(pack, table, name, "texts"))?;
+    }
+    Ok(column)
+}
+
+/// Whether a column of an open pack can hold texts; nothing of it is decoded.
+pub(crate) fn check_text_column(pack: &PackReader, kind: TableKind, name: &str) -> Result<()> {
+    let table = table_of(pack, kind)?;
+    let is_text = |data_type: &DataType| match data_type {
+        DataType::Dictionary(_, words) => is_plain_text(words),
+        plain => is_plain_text(plain),
+    };
+    match table.schema().fields().iter().find(|field| field.name() == name) {
+        Some(field) if !is_text(field.data_type()) => Err(wrong_type(pack, table, name, "texts")),
+        _ => Ok(()),
+    }
+}
+
+const fn is_plain_text(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null
+    )
+}
+
 /// A column of integers of an open pack.
 pub(crate) fn int_column(pack: &PackReader, kind: TableKind, name: &str) -> Result<IntColumn> {
     let table = table_of(pack, kind)?;
@@ -253,13 +337,14 @@ fn table_of(pack: &PackReader, kind: TableKind) -> Result<&Table> {
 
 fn column(pack: &PackReader, table: &Table, name: &str) -> Result<Vec<RecordBatch>> {
     if !has_column(table, name) {
-        return Err(AdapterError::schema(
-            pack.path(),
-            name,
-            format!("the {} has no column `{name}`", table.kind()),
-        ));
+        return Err(no_column(pack, table, name));
     }
     Ok(table.columns(&[name])?)
+}
+
+fn no_column(pack: &PackReader, table: &Table, name: &str) -> AdapterError {
+    let reason = format!("the {} has no column `{name}`", table.kind());
+    AdapterError::schema(pack.path(), name, reason)
 }
 
 fn wrong_type(pack: &PackReader, table: &Table, name: &str, wanted: &str) -> AdapterError {

@@ -8,7 +8,10 @@ use iac_format::TableKind;
 use iac_reader::PackReader;
 use serde_json::Value;
 
-use crate::columns::{IntColumn, TextColumn, has_column, int_column, missing_columns, text_column};
+use crate::columns::{
+    IntColumn, TextColumn, check_text_column, has_column, id_column, int_column, missing_columns,
+    text_column,
+};
 use crate::error::{AdapterError, Result, short};
 use crate::ids::IdIndex;
 use crate::record::{RecordTable, Slide, TileRecord, fault_text};
@@ -31,7 +34,9 @@ pub(crate) struct TileTable {
     slide_idx: IntColumn,
     x: IntColumn,
     y: IntColumn,
-    split: Option<TextColumn>,
+    has_split: bool,
+    /// Decoded on first use, as few readers ask for it.
+    split: OnceLock<TextColumn>,
     slides: SlideTable,
     positions: Positions,
     /// What records that come out of the pack have in place of a path.
@@ -111,16 +116,16 @@ impl TileTable {
         if let Some(name) = missing.first() {
             return Err(missing_error(pack, TableKind::Index, name, &missing));
         }
-        let split = has_column(index, "split")
-            .then(|| text_column(pack, TableKind::Index, "split"))
-            .transpose()?;
+        let has_split = has_column(index, "split");
+        check_text_column(pack, TableKind::Index, "split")?;
         Ok(Self {
             rows: index.num_rows(),
-            ids: text_column(pack, TableKind::Index, "tile_id")?,
+            ids: id_column(pack, TableKind::Index, "tile_id")?,
             slide_idx: int_column(pack, TableKind::Index, "slide_idx")?,
             x: int_column(pack, TableKind::Index, x)?,
             y: int_column(pack, TableKind::Index, y)?,
-            split,
+            has_split,
+            split: OnceLock::new(),
             slides: SlideTable::open(pack)?,
             positions,
             made_up,
@@ -148,7 +153,11 @@ impl TileTable {
     pub(crate) fn id(&self, row: u64) -> Result<&str> {
         self.check_row(row)?;
         self.ids.get(row).ok_or_else(|| {
-            AdapterError::schema_row(self.pack.path(), row, "tile_id", "tile_id is null")
+            let reason = match self.ids.bytes(row) {
+                Some(_) => "tile_id is no UTF-8 text",
+                None => "tile_id is null",
+            };
+            AdapterError::schema_row(self.pack.path(), row, "tile_id", reason)
         })
     }
 
@@ -247,8 +256,15 @@ impl TileTable {
         Ok([pixels(x, scale_x, "tile_x")?, pixels(y, scale_y, "tile_y")?])
     }
 
-    pub(crate) fn split(&self, row: u64) -> Option<&str> {
-        self.split.as_ref()?.get(row)
+    pub(crate) fn split(&self, row: u64) -> Result<Option<&str>> {
+        if !self.has_split {
+            return Ok(None);
+        }
+        if let Some(split) = self.split.get() {
+            return Ok(split.get(row));
+        }
+        let split = text_column(&self.pack, TableKind::Index, "split")?;
+        Ok(self.split.get_or_init(|| split).get(row))
     }
 
     pub(crate) fn is_grid(&self) -> bool {
@@ -256,7 +272,7 @@ impl TileTable {
     }
 
     pub(crate) const fn has_split(&self) -> bool {
-        self.split.is_some()
+        self.has_split
     }
 
     pub(crate) fn record(&self, row: u64, scale: [u64; 2]) -> Result<TileRecord> {
@@ -272,7 +288,7 @@ impl TileTable {
             tile_path: PathBuf::from(format!("{folder}/{id}.{suffix}")),
             x,
             y,
-            split: self.split(row).map(str::to_owned),
+            split: self.split(row)?.map(str::to_owned),
         })
     }
 

@@ -98,6 +98,25 @@ impl ElementType {
                 || (bytes == 1 && name.strip_prefix('|').is_some_and(|code| code == short))
         })
     }
+
+    /// Reads a short code with the mark for the other byte order (`>f4`), which only other programs
+    /// write.
+    #[must_use]
+    pub fn from_big_endian_name(name: &str) -> Option<Self> {
+        let code = name.strip_prefix('>')?;
+        Self::ALL.into_iter().find(|element| element.facts().1 == code)
+    }
+
+    /// Bytes that are reversed together where the byte order differs: a complex number has two such
+    /// parts.
+    #[must_use]
+    pub const fn part_bytes(self) -> u64 {
+        match self {
+            Self::Complex64 => 4,
+            Self::Complex128 => 8,
+            other => other.item_bytes(),
+        }
+    }
 }
 
 impl fmt::Display for ElementType {
@@ -115,6 +134,9 @@ pub struct FixedShape {
     pub element: ElementType,
     /// Bytes of a row: `dim` times the bytes of an element.
     pub record_bytes: u64,
+    /// Whether the most significant byte of an element comes first, as in `>f4`. This workspace
+    /// writes no such rows of its own.
+    pub big_endian: bool,
 }
 
 impl FixedShape {
@@ -128,7 +150,17 @@ impl FixedShape {
             dim.checked_mul(element.item_bytes()).ok_or_else(|| FormatError::Argument {
                 reason: format!("a row of {dim} elements of type {element} is too large"),
             })?;
-        Ok(Self { dim, element, record_bytes })
+        Ok(Self { dim, element, record_bytes, big_endian: false })
+    }
+
+    /// Turns stored elements into little-endian ones, or back; nothing where they are that already.
+    pub fn to_little_endian(&self, elements: &mut [u8]) {
+        let part = usize::try_from(self.element.part_bytes()).unwrap_or(1);
+        if self.big_endian && part > 1 {
+            for part in elements.chunks_exact_mut(part) {
+                part.reverse();
+            }
+        }
     }
 
     /// Reads the shape from header members; `None` when the pack is not a fixed one (it has no
@@ -141,9 +173,11 @@ impl FixedShape {
         let dim = integer(members, "feature_dim")?;
         let element = match members.get("dtype") {
             None => return Err(FormatError::field_error("dtype", "missing")),
-            Some(Value::String(name)) => ElementType::from_name(name).ok_or_else(|| {
-                FormatError::field_error("dtype", format!("unknown element type \"{name}\""))
-            })?,
+            Some(Value::String(name)) => ElementType::from_name(name)
+                .or_else(|| ElementType::from_big_endian_name(name))
+                .ok_or_else(|| {
+                    FormatError::field_error("dtype", format!("unknown element type \"{name}\""))
+                })?,
             Some(other) => {
                 return Err(FormatError::field_error(
                     "dtype",
@@ -152,7 +186,12 @@ impl FixedShape {
             }
         };
         match dim.checked_mul(element.item_bytes()) {
-            Some(bytes) if bytes == record_bytes => Ok(Some(Self { dim, element, record_bytes })),
+            Some(bytes) if bytes == record_bytes => {
+                // One byte has no order.
+                let is_marked = matches!(members.get("dtype"), Some(Value::String(name)) if name.starts_with('>'));
+                let big_endian = is_marked && element.part_bytes() > 1;
+                Ok(Some(Self { dim, element, record_bytes, big_endian }))
+            }
             _ => Err(FormatError::field_error(
                 "feature_record_bytes",
                 format!(
@@ -204,6 +243,33 @@ mod tests {
         for unknown in ["", "<", ">f4", "|f4", "float", "<float32", "object", "S4"] {
             assert_eq!(ElementType::from_name(unknown), None, "{unknown}");
         }
+    }
+
+    #[test]
+    fn codes_of_the_other_byte_order_are_understood() {
+        for element in ElementType::ALL {
+            let code = element.facts().1;
+            assert_eq!(ElementType::from_big_endian_name(&format!(">{code}")), Some(element));
+        }
+        for unknown in ["", ">", "f4", "<f4", ">float32", ">S4"] {
+            assert_eq!(ElementType::from_big_endian_name(unknown), None, "{unknown}");
+        }
+        let shape = |dtype: &str, bytes: u64| {
+            let members = serde_json::json!(
+                {"dtype": dtype, "feature_dim": 2, "feature_record_bytes": bytes}
+            );
+            FixedShape::from_members(members.as_object().unwrap()).unwrap().unwrap()
+        };
+        let turned = |shape: FixedShape, mut bytes: Vec<u8>| {
+            shape.to_little_endian(&mut bytes);
+            bytes
+        };
+        assert!(!shape(">u1", 2).big_endian);
+        assert_eq!(turned(shape("<i2", 4), vec![1, 2, 3, 4]), [1, 2, 3, 4]);
+        assert_eq!(turned(shape(">i2", 4), vec![1, 2, 3, 4]), [2, 1, 4, 3]);
+        let complex = (0..16).collect::<Vec<u8>>();
+        let expected = [3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12];
+        assert_eq!(turned(shape(">c8", 16), complex), expected);
     }
 
     #[test]

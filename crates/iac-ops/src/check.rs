@@ -367,11 +367,20 @@ fn decode_some(
     )
 }
 
-/// The row at one of so many places that are spread evenly.
-fn spread(position: u64, places: u64, rows: u64) -> u64 {
+/// The row at one of so many places that are spread evenly over all rows, the first and the last
+/// included. Of one place, the first row.
+///
+/// ```
+/// use iac_ops::check::spread;
+///
+/// let rows: Vec<u64> = (0..4).map(|position| spread(position, 4, 100)).collect();
+/// assert_eq!(rows, [0, 33, 66, 99]);
+/// ```
+#[must_use]
+pub fn spread(position: u64, places: u64, rows: u64) -> u64 {
     let row = u128::from(position)
-        .saturating_mul(u128::from(rows))
-        .checked_div(u128::from(places))
+        .saturating_mul(u128::from(rows.saturating_sub(1)))
+        .checked_div(u128::from(places.saturating_sub(1)))
         .unwrap_or(0);
     u64::try_from(row).unwrap_or(u64::MAX)
 }

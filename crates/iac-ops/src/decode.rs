@@ -210,12 +210,19 @@ impl Decoder {
     pub fn decode_stored(&self, row: u64, stored: Bytes) -> Result<Decoded> {
         let codec = match &self.how {
             How::Fixed(shape) => {
+                let bytes = if shape.big_endian {
+                    let mut elements = stored.to_vec();
+                    shape.to_little_endian(&mut elements);
+                    Bytes::from(elements)
+                } else {
+                    stored
+                };
                 return Ok(Decoded {
                     row,
                     kind: DecodedKind::Vector,
                     shape: vec![shape.dim],
                     dtype: shape.element.name(),
-                    bytes: stored,
+                    bytes,
                 });
             }
             How::Codec(_, codec) => codec,

@@ -138,7 +138,13 @@ impl FixedRecordPack {
     /// [`ReadError::Format`] when the row does not exist, [`ReadError::Checksum`] when its bytes
     /// are damaged, [`ReadError::Io`] when the system fails or the file was cut.
     pub fn read(&self, row: u64) -> Result<Bytes> {
-        self.pack.read(row)
+        let stored = self.pack.read(row)?;
+        if !self.shape.big_endian {
+            return Ok(stored);
+        }
+        let mut elements = stored.to_vec();
+        self.shape.to_little_endian(&mut elements);
+        Ok(Bytes::from(elements))
     }
 
     /// Reads rows, in the order asked for, duplicates included, in their storage type.
@@ -154,7 +160,8 @@ impl FixedRecordPack {
             offsets: Vec::new(),
         };
         self.pack.read_contiguous_into(rows, &mut batch)?;
-        let (bytes, _) = batch.into_parts();
+        let (mut bytes, _) = batch.into_parts();
+        self.shape.to_little_endian(&mut bytes);
         Ok(Matrix::new(bytes, rows.len(), self.dim, self.row_bytes, self.shape.element))
     }
 
@@ -165,7 +172,9 @@ impl FixedRecordPack {
     /// As [`read_matrix`](Self::read_matrix), and [`ReadError::BufferSize`].
     pub fn read_matrix_into(&self, rows: &[u64], buffer: &mut [u8]) -> Result<()> {
         self.check_buffer("bytes", self.total(rows, self.row_bytes)?, buffer.len())?;
-        self.pack.inner.content.guarded(|| self.pack.gather_fixed(rows, buffer))
+        self.pack.inner.content.guarded(|| self.pack.gather_fixed(rows, buffer))?;
+        self.shape.to_little_endian(buffer);
+        Ok(())
     }
 
     /// Reads rows as values of a Rust type, which must be the pack's (bytes may stand for
@@ -196,6 +205,7 @@ impl FixedRecordPack {
         self.check_buffer("elements", self.total(rows, self.dim)?, elements.len())?;
         let bytes = bytes_of_mut(elements);
         self.pack.inner.content.guarded(|| self.pack.gather_fixed(rows, bytes))?;
+        self.shape.to_little_endian(bytes);
         swap_if_big_endian(bytes, T::PART_BYTES);
         Ok(())
     }
@@ -253,7 +263,8 @@ impl FixedRecordPack {
     /// # Errors
     ///
     /// [`ReadError::ElementType`]; [`ReadError::NoViews`] when the source only copies;
-    /// [`ReadError::NoTypedView`] when the rows are not aligned, or the machine is big-endian;
+    /// [`ReadError::NoTypedView`] when the rows are not aligned, or the file's byte order is not the
+    /// machine's;
     /// [`ReadError::Io`] when the file was cut.
     pub fn as_slice<T: Element + AnyBitPattern>(&self) -> Result<&[T]> {
         self.check_type::<T>()?;
@@ -264,7 +275,7 @@ impl FixedRecordPack {
                 .source
                 .memory()
                 .ok_or_else(|| ReadError::NoViews { path: Arc::clone(&content.path) })?;
-            if cfg!(target_endian = "big") && T::PART_BYTES > 1 {
+            if T::PART_BYTES > 1 && cfg!(target_endian = "big") != self.shape.big_endian {
                 return Err(no_view("this machine's byte order is not the file's"));
             }
             let data = self.pack.layout().data;
@@ -326,6 +337,7 @@ impl FixedRecordPack {
         let content = &self.pack.inner.content;
         let memory = content.source.memory();
         let mut scratch = if memory.is_none() { vec![0; self.row_bytes] } else { Vec::new() };
+        let mut turned = Vec::new();
         let mut coming = pieces.iter().skip(AHEAD);
         let mut rest = elements;
         for piece in pieces {
@@ -345,7 +357,14 @@ impl FixedRecordPack {
             let (target, others) = std::mem::take(&mut rest)
                 .split_at_mut_checked(self.dim)
                 .ok_or_else(|| lost(content))?;
-            to_f32(self.shape.element, row, target);
+            if self.shape.big_endian {
+                turned.clear();
+                turned.extend_from_slice(row);
+                self.shape.to_little_endian(&mut turned);
+                to_f32(self.shape.element, &turned, target);
+            } else {
+                to_f32(self.shape.element, row, target);
+            }
             rest = others;
         }
         Ok(())

@@ -80,13 +80,35 @@ impl Table {
     ///
     /// [`ReadError::Format`](crate::ReadError::Format) when a column does not exist, is ambiguous, or is damaged.
     pub fn columns(&self, names: &[&str]) -> Result<Vec<RecordBatch>> {
+        let positions = self.positions(names)?;
+        self.content.guarded(|| {
+            let decoded = self.stream.decode_columns(&positions);
+            decoded.map_err(|source| self.content.format_error(source))
+        })
+    }
+
+    /// The same with texts as bytes, which are not checked for being text: see
+    /// [`TableStream::decode_columns_as_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// As [`columns`](Self::columns).
+    pub fn columns_as_bytes(&self, names: &[&str]) -> Result<Vec<RecordBatch>> {
+        let positions = self.positions(names)?;
+        self.content.guarded(|| {
+            let decoded = self.stream.decode_columns_as_bytes(&positions);
+            decoded.map_err(|source| self.content.format_error(source))
+        })
+    }
+
+    fn positions(&self, names: &[&str]) -> Result<Vec<usize>> {
         let wrap = |source| self.content.format_error(source);
         let mut positions = Vec::with_capacity(names.len());
         for name in names {
             let position = self.stream.column_index(name).map_err(wrap)?;
             positions.push(position.ok_or_else(|| wrap(self.no_column(name)))?);
         }
-        self.content.guarded(|| self.stream.decode_columns(&positions).map_err(wrap))
+        Ok(positions)
     }
 
     fn no_column(&self, name: &str) -> FormatError {

@@ -14,7 +14,9 @@ use bytes::Bytes;
 use common::{all_sources, data_dir, golden_names, hex, json, sha256};
 use half::f16;
 use iac_format::{Element, ElementType, ErrorKind, FixedShape};
-use iac_reader::{FixedRecordPack, Memory, PackReader, ReadError, ReadOptions, SourceKind};
+use iac_reader::{
+    FixedRecordPack, Memory, PackReader, ReadError, ReadOptions, SourceKind, VerifyOptions,
+};
 use iac_writer::{FixedPackBuilder, Table, WriteOptions};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -397,10 +399,10 @@ fn with_header(path: &Path, members: Value) -> Result<FixedRecordPack, ReadError
 }
 
 #[test]
-fn element_types_of_other_byte_orders_and_kinds_are_refused_with_their_name() {
+fn element_types_of_other_kinds_are_refused_with_their_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pack.iac");
-    for name in [">f4", "object", "<U4", "float128", "V8"] {
+    for name in [">float32", "object", "<U4", "float128", "V8"] {
         let members = json!({"dtype": name, "feature_dim": 2, "feature_record_bytes": 8});
         let error = with_header(&path, members).unwrap_err();
         assert_eq!((error.kind(), error.field()), (ErrorKind::Damaged, Some("dtype")), "{error}");
@@ -416,6 +418,42 @@ fn element_types_of_other_byte_orders_and_kinds_are_refused_with_their_name() {
         "required_extensions": ["iac.future"]});
     let error = with_header(&path, members).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsupportedExtension);
+}
+
+#[test]
+fn rows_of_the_other_byte_order_are_turned_wherever_they_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pack.iac");
+    let values = [1.5_f32, -2.0, 3.25, 1e-3];
+    let stored: Vec<u8> = values.iter().flat_map(|value| value.to_be_bytes()).collect();
+    let members = json!({"dtype": ">f4", "feature_dim": 2, "feature_record_bytes": 8});
+    let Value::Object(members) = members else { panic!() };
+    iac_writer::build_pack_data_segment(
+        &path,
+        &members,
+        &Table::empty(),
+        &index(2),
+        &stored,
+        &WriteOptions::new().sync(false),
+    )
+    .unwrap();
+    let turned: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    for (source, pack) in all_sources(&path) {
+        let pack = FixedRecordPack::from_reader(pack.unwrap()).unwrap();
+        assert_eq!(pack.element(), ElementType::Float32, "{source}");
+        assert!(pack.shape().big_endian, "{source}");
+        assert_eq!(pack.read(1).unwrap(), turned[8..], "{source}");
+        let both = [turned[8..].to_vec(), turned[..8].to_vec()].concat();
+        assert_eq!(pack.read_matrix(&[1, 0]).unwrap().bytes(), both, "{source}");
+        let mut buffer = vec![0; 16];
+        pack.read_matrix_into(&[1, 0], &mut buffer).unwrap();
+        assert_eq!(buffer, both, "{source}");
+        let expected = [3.25, 1e-3, 1.5, -2.0];
+        assert_eq!(pack.read_matrix_as::<f32>(&[1, 0]).unwrap(), expected, "{source}");
+        assert_eq!(pack.read_many_f32(&[1, 0]).unwrap(), expected, "{source}");
+        assert!(pack.as_slice::<f32>().is_err(), "{source}");
+        assert!(pack.reader().verify(&VerifyOptions::default()).is_sound(), "{source}");
+    }
 }
 
 #[test]

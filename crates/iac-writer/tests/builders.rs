@@ -437,7 +437,7 @@ fn fixed_packs_that_could_not_be_read_are_refused() {
         (fixed_header(3, "float32", 11), 22, "feature_record_bytes"),
         (fixed_header(u64::MAX, "float32", 12), 24, "feature_record_bytes"),
         (fixed_header(3, "object", 12), 24, "dtype"),
-        (fixed_header(3, ">f4", 12), 24, "dtype"),
+        (fixed_header(3, ">float32", 12), 24, "dtype"),
         (without_dtype, 24, "dtype"),
     ] {
         for options in [quick(), quick().checksums(false)] {

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::error::{AdapterError, Result, short};
 use crate::features::build::FeatureRow;
-use crate::features::swapped_element;
 
 /// Bytes that the description at the beginning of a file may have.
 const MAX_DESCRIPTION: u64 = 100 << 20;
@@ -260,7 +259,7 @@ fn element_of(descr: &str) -> Option<(ElementType, bool)> {
     let is_real = |element: &ElementType| {
         !matches!(element, ElementType::Complex64 | ElementType::Complex128)
     };
-    if let Some(element) = swapped_element(descr) {
+    if let Some(element) = ElementType::from_big_endian_name(descr).filter(is_real) {
         return Some((element, element.item_bytes() > 1));
     }
     ElementType::from_name(descr).filter(is_real).map(|element| (element, false))

@@ -1,8 +1,8 @@
 //! Packs of features side by side with the tiles that they belong to.
 
-use crate::columns::TextColumn;
 use crate::error::{AdapterError, Result, short};
 use crate::features::FeaturePackReader;
+use crate::table::TileTable;
 
 /// Stands for "this pack has no vector for the tile".
 const MISSING: u32 = u32::MAX;
@@ -46,6 +46,13 @@ impl<'a> FeatureJoin<'a> {
         tile_ids: impl IntoIterator<Item = &'t str>,
         packs: impl IntoIterator<Item = &'a FeaturePackReader>,
     ) -> Result<Self> {
+        Self::of_ids(tile_ids.into_iter().map(Ok), packs)
+    }
+
+    fn of_ids<'t>(
+        tile_ids: impl Iterator<Item = Result<&'t str>>,
+        packs: impl IntoIterator<Item = &'a FeaturePackReader>,
+    ) -> Result<Self> {
         let mut packs: Vec<Joined<'a>> = packs
             .into_iter()
             .map(|pack| {
@@ -55,6 +62,7 @@ impl<'a> FeatureJoin<'a> {
             .collect::<Result<_>>()?;
         let mut tiles = 0_u64;
         for id in tile_ids {
+            let id = id?;
             for joined in &mut packs {
                 let row = joined.pack.find(id)?.and_then(|row| u32::try_from(row).ok());
                 if row.is_none() {
@@ -76,7 +84,7 @@ impl<'a> FeatureJoin<'a> {
         base: &FeaturePackReader,
         packs: impl IntoIterator<Item = &'a FeaturePackReader>,
     ) -> Result<Self> {
-        Self::of_column(&base.table().ids, packs)
+        Self::of_table(base.table(), packs)
     }
 
     /// Joins with the tiles of a pack.
@@ -89,14 +97,14 @@ impl<'a> FeatureJoin<'a> {
         tiles: &crate::tiles::TilePackReader,
         packs: impl IntoIterator<Item = &'a FeaturePackReader>,
     ) -> Result<Self> {
-        Self::of_column(&tiles.table().ids, packs)
+        Self::of_table(tiles.table(), packs)
     }
 
-    pub(crate) fn of_column(
-        ids: &TextColumn,
+    fn of_table(
+        table: &TileTable,
         packs: impl IntoIterator<Item = &'a FeaturePackReader>,
     ) -> Result<Self> {
-        Self::new(ids.iter().map(|id| id.unwrap_or_default()), packs)
+        Self::of_ids((0..table.rows()).map(|row| table.id(row)), packs)
     }
 
     /// Number of tiles.

@@ -16,7 +16,6 @@ pub use file::FeatureFile;
 pub use iac_format::ElementType;
 pub use join::{FeatureJoin, MissingFeature};
 pub use read::FeaturePackReader;
-pub(crate) use read::swapped_element;
 
 /// The payload type of packs that every reader knows.
 pub const TEACHER_FEATURES: &str = "teacher_features";

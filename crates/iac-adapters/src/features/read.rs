@@ -10,35 +10,18 @@ use iac_reader::{FixedRecordPack, Matrix, PackReader, ReadOptions};
 use serde_json::Value;
 
 use crate::error::{AdapterError, Result};
-use crate::features::cast::cast;
 use crate::features::{TEACHER_FEATURES, TEACHER_FEATURES_V2};
 use crate::record::{RecordTable, Slide, TileRecord};
-use crate::table::{Positions, TileTable, header_integer};
+use crate::table::{Positions, TileTable};
 
 /// Reads a pack of teacher features.
 ///
-/// Payload type, shape and tables are checked when it is opened; ids are indexed on first use (9
-/// bytes for each row). Clones share everything and work from any number of threads at once.
+/// Payload type, shape and tables are checked when it is opened; ids are indexed on first use (12
+/// bytes for each row at most). Clones share everything and work from any number of threads at once.
 #[derive(Clone)]
 pub struct FeaturePackReader {
-    pack: PackReader,
-    rows: Rows,
+    rows: FixedRecordPack,
     table: Arc<TileTable>,
-}
-
-/// How rows are stored.
-#[derive(Debug, Clone)]
-enum Rows {
-    Native(FixedRecordPack),
-    /// Most significant byte first.
-    Swapped(Swapped),
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Swapped {
-    element: ElementType,
-    dim: u64,
-    row_bytes: u64,
 }
 
 impl FeaturePackReader {
@@ -75,35 +58,28 @@ impl FeaturePackReader {
                 expected: TEACHER_FEATURES,
             });
         }
-        let rows = match swapped_shape(&pack)? {
-            Some(swapped) => Rows::Swapped(swapped),
-            None => Rows::Native(FixedRecordPack::from_reader(pack.clone())?),
-        };
+        let rows = FixedRecordPack::from_reader(pack.clone())?;
         let table =
             TileTable::open(&pack, Positions::Grid, ["tile_x", "tile_y"], ("features", "bin"))?;
-        Ok(Self { pack, rows, table: Arc::new(table) })
+        Ok(Self { rows, table: Arc::new(table) })
     }
 
     /// The pack: header, tables, stored bytes.
     #[must_use]
     pub const fn reader(&self) -> &PackReader {
-        &self.pack
+        self.rows.reader()
     }
 
-    /// Rows as numbers, for what this reader does not do itself. Absent in packs that store the
-    /// most significant byte first.
+    /// Rows as numbers, for what this reader does not do itself.
     #[must_use]
-    pub const fn fixed(&self) -> Option<&FixedRecordPack> {
-        match &self.rows {
-            Rows::Native(pack) => Some(pack),
-            Rows::Swapped(_) => None,
-        }
+    pub const fn fixed(&self) -> &FixedRecordPack {
+        &self.rows
     }
 
     /// Name of the teacher, where the header has one.
     #[must_use]
     pub fn teacher(&self) -> Option<&str> {
-        self.pack.header().get("teacher").and_then(Value::as_str)
+        self.reader().header().get("teacher").and_then(Value::as_str)
     }
 
     /// Number of vectors.
@@ -114,20 +90,14 @@ impl FeaturePackReader {
 
     /// Elements of each vector.
     #[must_use]
-    pub fn dim(&self) -> usize {
-        match &self.rows {
-            Rows::Native(pack) => pack.dim(),
-            Rows::Swapped(swapped) => usize::try_from(swapped.dim).unwrap_or(usize::MAX),
-        }
+    pub const fn dim(&self) -> usize {
+        self.rows.dim()
     }
 
     /// The type of the stored elements.
     #[must_use]
     pub const fn dtype(&self) -> ElementType {
-        match &self.rows {
-            Rows::Native(pack) => pack.element(),
-            Rows::Swapped(swapped) => swapped.element,
-        }
+        self.rows.element()
     }
 
     /// The slides that rows belong to.
@@ -195,17 +165,14 @@ impl FeaturePackReader {
         self.table.record_table()
     }
 
-    /// One vector as it is stored.
+    /// One vector in its stored type, little-endian.
     ///
     /// # Errors
     ///
     /// [`AdapterError::RowOutOfRange`] and [`AdapterError::Read`].
     pub fn read(&self, row: u64) -> Result<Bytes> {
         self.table.check_row(row)?;
-        match &self.rows {
-            Rows::Native(pack) => Ok(pack.read(row)?),
-            Rows::Swapped(swapped) => swapped.read(&self.pack, row).map(Bytes::from),
-        }
+        Ok(self.rows.read(row)?)
     }
 
     /// One vector as `f32`, the nearest numbers that it can express.
@@ -232,85 +199,42 @@ impl FeaturePackReader {
     ///
     /// As [`read`](Self::read).
     pub fn read_many_f32(&self, rows: &[u64]) -> Result<Vec<f32>> {
-        match &self.rows {
-            Rows::Native(pack) => {
-                self.check_rows(rows)?;
-                Ok(pack.read_many_f32(rows)?)
-            }
-            Rows::Swapped(_) => {
-                let mut elements = vec![0.0; rows.len().saturating_mul(self.dim())];
-                self.read_many_f32_into(rows, &mut elements)?;
-                Ok(elements)
-            }
-        }
+        self.check_rows(rows)?;
+        Ok(self.rows.read_many_f32(rows)?)
     }
 
     /// The same into memory of the caller's.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and [`AdapterError::Usage`] or [`AdapterError::Read`] when there is
-    /// room for another number of elements.
+    /// As [`read`](Self::read), also when there is room for another number of elements.
     pub fn read_many_f32_into(&self, rows: &[u64], elements: &mut [f32]) -> Result<()> {
         self.check_rows(rows)?;
-        let swapped = match &self.rows {
-            Rows::Native(pack) => return Ok(pack.read_many_f32_into(rows, elements)?),
-            Rows::Swapped(swapped) => swapped,
-        };
-        if Some(elements.len()) != rows.len().checked_mul(self.dim()) {
-            return Err(AdapterError::usage(format!(
-                "room for {} elements where {} rows of {} are read",
-                elements.len(),
-                rows.len(),
-                self.dim()
-            )));
-        }
-        let mut rest = elements;
-        for row in rows {
-            let bytes = swapped.read(&self.pack, *row)?;
-            let mut floats = Vec::new();
-            cast(swapped.element, &bytes, ElementType::Float32, &mut floats)
-                .map_err(|fault| AdapterError::usage(fault.value))?;
-            let (target, others) = std::mem::take(&mut rest).split_at_mut(self.dim());
-            let (floats, _) = floats.as_chunks::<4>();
-            for (to, from) in target.iter_mut().zip(floats) {
-                *to = f32::from_le_bytes(*from);
-            }
-            rest = others;
-        }
-        Ok(())
+        Ok(self.rows.read_many_f32_into(rows, elements)?)
     }
 
     /// Many vectors in their stored type.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); [`AdapterError::Unsupported`] in packs that store the most
-    /// significant byte first.
+    /// As [`read`](Self::read).
     pub fn read_matrix(&self, rows: &[u64]) -> Result<Matrix> {
         self.check_rows(rows)?;
-        Ok(self.native()?.read_matrix(rows)?)
+        Ok(self.rows.read_matrix(rows)?)
     }
 
     /// All vectors where they lie in the mapped file: nothing is copied or compared.
     ///
     /// # Errors
     ///
-    /// [`AdapterError::Read`] when elements are of another type, or not aligned for it;
-    /// [`AdapterError::Unsupported`] in packs that store the most significant byte first.
+    /// [`AdapterError::Read`] when elements are of another type, not aligned for it, or stored most
+    /// significant byte first.
     pub fn as_slice<T: Element + bytemuck::AnyBitPattern>(&self) -> Result<&[T]> {
-        Ok(self.native()?.as_slice()?)
+        Ok(self.rows.as_slice()?)
     }
 
     pub(crate) fn table(&self) -> &TileTable {
         &self.table
-    }
-
-    fn native(&self) -> Result<&FixedRecordPack> {
-        self.fixed().ok_or_else(|| AdapterError::Unsupported {
-            path: self.pack.path().to_owned(),
-            reason: "its elements are stored most significant byte first, so they can only be read converted".to_owned(),
-        })
     }
 
     fn check_rows(&self, rows: &[u64]) -> Result<()> {
@@ -321,61 +245,10 @@ impl FeaturePackReader {
 impl fmt::Debug for FeaturePackReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FeaturePackReader")
-            .field("path", &self.pack.path())
+            .field("path", &self.reader().path())
             .field("rows", &self.record_count())
             .field("dim", &self.dim())
             .field("dtype", &self.dtype())
             .finish()
-    }
-}
-
-/// The shape of a pack whose type begins with `>`; nothing for any other pack.
-fn swapped_shape(pack: &PackReader) -> Result<Option<Swapped>> {
-    let Some(name) = pack.header().get("dtype").and_then(Value::as_str) else {
-        return Ok(None);
-    };
-    let Some(element) = swapped_element(name) else {
-        return Ok(None);
-    };
-    let member = |name| {
-        header_integer(pack, name)?
-            .ok_or_else(|| AdapterError::schema(pack.path(), name, "missing"))
-    };
-    let (dim, row_bytes) = (member("feature_dim")?, member("feature_record_bytes")?);
-    if dim.checked_mul(element.item_bytes()) != Some(row_bytes) {
-        return Err(AdapterError::schema(
-            pack.path(),
-            "feature_record_bytes",
-            format!("found {row_bytes}, but {dim} elements of type {name} need another size"),
-        ));
-    }
-    let (rows, data) = (pack.num_records()?, pack.layout().data.length);
-    if row_bytes.checked_mul(rows) != Some(data) {
-        return Err(AdapterError::schema(
-            pack.path(),
-            "data_length",
-            format!("found {data}, but {rows} rows of {row_bytes} bytes need another size"),
-        ));
-    }
-    // One byte has no order.
-    Ok((element.item_bytes() > 1).then_some(Swapped { element, dim, row_bytes }))
-}
-
-/// The element type of a name that says `most significant byte first`.
-pub(crate) fn swapped_element(name: &str) -> Option<ElementType> {
-    let element = ElementType::from_name(&format!("<{}", name.strip_prefix('>')?))?;
-    let is_real = !matches!(element, ElementType::Complex64 | ElementType::Complex128);
-    is_real.then_some(element)
-}
-
-impl Swapped {
-    fn read(&self, pack: &PackReader, row: u64) -> Result<Vec<u8>> {
-        let offset = row.saturating_mul(self.row_bytes);
-        let mut bytes = pack.read_data_span(offset, self.row_bytes)?.to_vec();
-        let item = usize::try_from(self.element.item_bytes()).unwrap_or(1);
-        for element in bytes.chunks_exact_mut(item) {
-            element.reverse();
-        }
-        Ok(bytes)
     }
 }

@@ -173,6 +173,14 @@ impl Found {
                 "is no JPEG file, so its bytes cannot be kept",
             ));
         }
+        if builder.jpeg == JpegSources::Keep && info.is_cmyk {
+            return Err(source_error(
+                path,
+                row,
+                ErrorKind::Unsupported,
+                "is CMYK, so its bytes cannot be kept: readers would not know its colours",
+            ));
+        }
         // What a turned image is like shows when it is decoded.
         let size = TileSize { width: info.width, height: info.height };
         if self.rows == 0 {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use iac_codec::{DecodeOptions, Image, ImageShape, Limits, SampleType, Scale};
+use iac_codec::{DecodeOptions, Image, ImageShape, Limits, SampleType, Samples, Scale};
 use iac_format::TableKind;
 use iac_reader::{PackReader, ReadError, ReadOptions, RecordOptions, VariableRecordPack};
 use serde_json::Value;
@@ -70,8 +70,8 @@ pub struct RgbTile {
 
 /// Reads a pack of image tiles.
 ///
-/// Payload type, codec and tables are checked when it is opened; ids are indexed on first use (9
-/// bytes for each row), positions too (4 bytes). Tiles are compared with their checksums before
+/// Payload type, codec and tables are checked when it is opened; ids are indexed on first use (12
+/// bytes for each row at most), positions too (4 bytes). Tiles are compared with their checksums before
 /// they are decoded, unless the options say otherwise. Clones share everything and work from any
 /// number of threads at once.
 ///
@@ -353,7 +353,7 @@ impl TilePackReader {
     /// As [`read`](Self::read), and [`AdapterError::Unsupported`] for a tile of two channels, or
     /// whose samples are no bytes.
     pub fn read_rgb(&self, row: u64) -> Result<RgbTile> {
-        self.rgb(row, &self.read(row)?)
+        self.rgb(row, self.read(row)?)
     }
 
     /// The tile of an id as RGB.
@@ -387,7 +387,7 @@ impl TilePackReader {
     /// As [`read_rgb`](Self::read_rgb).
     pub fn read_rgb_many(&self, rows: &[u64]) -> Result<Vec<RgbTile>> {
         let images = self.read_many(rows)?;
-        rows.iter().zip(&images).map(|(row, image)| self.rgb(*row, image)).collect()
+        rows.iter().zip(images).map(|(row, image)| self.rgb(*row, image)).collect()
     }
 
     /// Tiles of one size as RGB in one buffer: tile after tile, rows of pixels of three bytes
@@ -535,15 +535,24 @@ impl TilePackReader {
         ))
     }
 
-    fn rgb(&self, row: u64, image: &Image) -> Result<RgbTile> {
+    fn rgb(&self, row: u64, image: Image) -> Result<RgbTile> {
         let shape = image.shape();
-        let pixels = usize::try_from(shape.channels())
-            .ok()
-            .and_then(|channels| shape.samples().checked_div(channels))
-            .and_then(|pixels| pixels.checked_mul(3));
-        let mut bytes = vec![0; pixels.unwrap_or(0)];
-        to_rgb(image, &mut bytes).ok_or_else(|| self.no_rgb(row, image))?;
-        Ok(RgbTile { width: shape.width(), height: shape.height(), pixels: bytes })
+        let pixels = match (shape.channels(), image.into_samples()) {
+            // Nothing is copied of what nearly every tile is.
+            (3, Samples::U8(pixels)) => pixels,
+            (channels, samples) => {
+                let image = Image::new(shape, samples)
+                    .map_err(|error| AdapterError::usage(error.to_string()))?;
+                let pixels = usize::try_from(channels)
+                    .ok()
+                    .and_then(|channels| shape.samples().checked_div(channels))
+                    .and_then(|pixels| pixels.checked_mul(3));
+                let mut bytes = vec![0; pixels.unwrap_or(0)];
+                to_rgb(&image, &mut bytes).ok_or_else(|| self.no_rgb(row, &image))?;
+                bytes
+            }
+        };
+        Ok(RgbTile { width: shape.width(), height: shape.height(), pixels })
     }
 
     fn no_rgb(&self, row: u64, image: &Image) -> AdapterError {

@@ -6,10 +6,10 @@ use iac_reader::PackReader;
 use serde_json::Value;
 
 use super::rules::{Columns, Findings, columns, warn_of_header, warn_of_rows};
-use super::{ValidateOptions, Validated, of_rows};
+use super::{ValidateOptions, Validated, chosen, of_rows};
 use crate::error::{Result, short};
 use crate::features::{
-    FeaturePackReader, TEACHER_FEATURES, TEACHER_FEATURES_V2, count_not_finite, swapped_element,
+    FeaturePackReader, TEACHER_FEATURES, TEACHER_FEATURES_V2, count_not_finite,
 };
 use crate::table::header_integer;
 
@@ -47,12 +47,8 @@ pub(super) fn validate(pack: &PackReader, options: &ValidateOptions) -> Result<V
     findings.first(pack)?;
     let reader = FeaturePackReader::from_reader(pack.with_crc(false))?;
     let rows_checked = of_rows(options.max_decode, rows);
-    let mut start = 0_u64;
-    while start < rows_checked {
-        let end = start.saturating_add(GROUP).min(rows_checked);
-        let group: Vec<u64> = (start..end).collect();
+    for group in chosen(rows_checked, rows, GROUP) {
         reader.read_many_f32(&group)?;
-        start = end;
     }
     Ok(Validated::Features {
         payload_type: pack.header().payload_type().unwrap_or_default().to_owned(),
@@ -104,7 +100,9 @@ fn header(pack: &PackReader, rows: u64, findings: &mut Findings) -> Facts {
     }
     let dtype = header.get("dtype").and_then(Value::as_str);
     let element = dtype.and_then(|name| {
-        swapped_element(name).or_else(|| ElementType::from_name(name)).filter(is_real)
+        ElementType::from_name(name)
+            .or_else(|| ElementType::from_big_endian_name(name))
+            .filter(is_real)
     });
     let Some(element) = element else {
         findings
@@ -150,7 +148,7 @@ const fn is_real(element: &ElementType) -> bool {
 /// Elements that are infinite or no numbers.
 fn warn_of_numbers(pack: &PackReader, findings: &mut Findings) -> Result<()> {
     let reader = FeaturePackReader::from_reader(pack.clone())?;
-    let Some(fixed) = reader.fixed() else { return Ok(()) };
+    let fixed = reader.fixed();
     let row_bytes = u64::try_from(fixed.row_bytes()).unwrap_or(u64::MAX).max(1);
     let per_read = (1_u64 << 22).checked_div(row_bytes).unwrap_or(1).max(1);
     let (mut start, rows) = (0_u64, fixed.record_count());
@@ -158,7 +156,8 @@ fn warn_of_numbers(pack: &PackReader, findings: &mut Findings) -> Result<()> {
     while start < rows {
         let count = per_read.min(rows.saturating_sub(start));
         let offset = start.saturating_mul(row_bytes);
-        let bytes = pack.read_data_span(offset, count.saturating_mul(row_bytes))?;
+        let mut bytes = Vec::from(pack.read_data_span(offset, count.saturating_mul(row_bytes))?);
+        fixed.shape().to_little_endian(&mut bytes);
         odd = odd.saturating_add(count_not_finite(fixed.element(), &bytes));
         start = start.saturating_add(count);
     }

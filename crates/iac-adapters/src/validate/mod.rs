@@ -26,7 +26,8 @@ use crate::error::{AdapterError, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ValidateOptions {
-    /// Records that are decoded, from the first one; 0: all. Default 8.
+    /// Records that are decoded; 0: all. Default 8. Tiles and features are spread evenly over the
+    /// pack, the first and the last included; of other packs the first ones are taken.
     pub max_decode: u64,
     /// Records that are compared with their checksums, from the first one; 0: all, as by default.
     pub max_crc: u64,
@@ -57,6 +58,16 @@ impl ValidateOptions {
 /// A number of records, of which 0 stands for all.
 const fn of_rows(most: u64, rows: u64) -> u64 {
     if most == 0 || most > rows { rows } else { most }
+}
+
+/// So many of all rows, spread evenly, in groups.
+#[cfg(any(feature = "tiles", feature = "features"))]
+fn chosen(count: u64, rows: u64, group: u64) -> impl Iterator<Item = Vec<u64>> {
+    let starts = (0..count.div_ceil(group.max(1))).map(move |number| number.saturating_mul(group));
+    starts.map(move |start| {
+        let places = start..start.saturating_add(group).min(count);
+        places.map(|position| iac_ops::check::spread(position, count, rows)).collect()
+    })
 }
 
 /// What a sound pack is. Prints as the reference's result line.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::first::check_sums;
 use super::rules::{Columns, Findings, columns, listed, warn_of_header, warn_of_rows};
-use super::{ValidateOptions, Validated, of_rows};
+use super::{ValidateOptions, Validated, chosen, of_rows};
 use crate::columns::{int_column, missing_columns};
 use crate::error::Result;
 use crate::table::header_integer;
@@ -45,12 +45,8 @@ pub(super) fn validate(pack: &PackReader, options: &ValidateOptions) -> Result<V
     // Only those rows are compared with their checksums that were asked for.
     let unchecked = pack.with_crc(false);
     let reader = TilePackReader::from_reader(unchecked, &TileReadOptions::default())?;
-    let mut start = 0_u64;
-    while start < decoded {
-        let end = start.saturating_add(GROUP).min(decoded);
-        let group: Vec<u64> = (start..end).collect();
+    for group in chosen(decoded, rows, GROUP) {
         reader.read_rgb_many(&group)?;
-        start = end;
     }
     Ok(Validated::Tiles {
         payload_type: pack.header().payload_type().unwrap_or_default().to_owned(),

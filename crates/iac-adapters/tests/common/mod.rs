@@ -68,6 +68,26 @@ pub(crate) fn trimmed(path: &str, folder: &Path) -> PathBuf {
     target
 }
 
+/// Writes pixels as a PNG file.
+#[cfg(feature = "tiles")]
+pub(crate) fn write_png(
+    path: &Path,
+    color: png::ColorType,
+    depth: png::BitDepth,
+    size: [u32; 2],
+    bytes: &[u8],
+) {
+    let mut encoder = png::Encoder::new(fs::File::create(path).unwrap(), size[0], size[1]);
+    encoder.set_color(color);
+    encoder.set_depth(depth);
+    encoder.write_header().unwrap().write_image_data(bytes).unwrap();
+}
+
+/// Whether bytes differ by so much at most.
+pub(crate) fn close(found: &[u8], told: &[u8], most: u8) -> bool {
+    found.len() == told.len() && found.iter().zip(told).all(|(a, b)| a.abs_diff(*b) <= most)
+}
+
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

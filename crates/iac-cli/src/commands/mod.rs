@@ -19,9 +19,11 @@ pub(crate) mod montage;
 pub(crate) mod pack;
 #[cfg(feature = "dicom")]
 mod pack_dicom;
+#[cfg(feature = "features")]
+mod pack_features;
 #[cfg(feature = "text")]
 pub(crate) mod pack_text;
-#[cfg(any(feature = "tiles", feature = "features"))]
+#[cfg(feature = "tiles")]
 mod pack_tiles;
 pub(crate) mod recode;
 pub(crate) mod salvage;

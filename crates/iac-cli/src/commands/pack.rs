@@ -35,7 +35,7 @@ enum Source {
     #[cfg(feature = "tiles")]
     Tiles(super::pack_tiles::TilesArgs),
     #[cfg(feature = "features")]
-    Features(super::pack_tiles::FeaturesArgs),
+    Features(super::pack_features::FeaturesArgs),
     #[cfg(feature = "text")]
     Text(super::pack_text::TextArgs),
     #[cfg(feature = "text")]
@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &PackArgs, common: &Common) -> Result<ExitCode> {
         #[cfg(feature = "tiles")]
         Source::Tiles(arguments) => super::pack_tiles::tiles(arguments, common),
         #[cfg(feature = "features")]
-        Source::Features(arguments) => super::pack_tiles::features(arguments, common),
+        Source::Features(arguments) => super::pack_features::features(arguments, common),
         #[cfg(feature = "text")]
         Source::Text(arguments) => super::pack_text::text(arguments, common),
         #[cfg(feature = "text")]

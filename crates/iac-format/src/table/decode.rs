@@ -19,8 +19,25 @@ use super::schema::{any_type, column_dictionaries};
 use super::{Inner, Part, PartKind, batch_header};
 use crate::{FormatError, Result};
 
-pub(super) fn decode(inner: &Inner, columns: Option<&[usize]>) -> Result<Vec<RecordBatch>> {
-    let width = inner.schema.fields().len();
+/// What becomes of columns of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Texts {
+    /// They are text, and found to be.
+    Checked,
+    /// They are bytes, whatever these are.
+    AsBytes,
+}
+
+pub(super) fn decode(
+    inner: &Inner,
+    columns: Option<&[usize]>,
+    texts: Texts,
+) -> Result<Vec<RecordBatch>> {
+    let full = match texts {
+        Texts::Checked => Arc::clone(&inner.schema),
+        Texts::AsBytes => texts_as_bytes(&inner.schema),
+    };
+    let width = full.fields().len();
     let mut selected = vec![columns.is_none(); width];
     for column in columns.into_iter().flatten() {
         *selected.get_mut(*column).ok_or_else(|| FormatError::Argument {
@@ -28,7 +45,7 @@ pub(super) fn decode(inner: &Inner, columns: Option<&[usize]>) -> Result<Vec<Rec
         })? = true;
     }
     let broken = |fault: Fault| fault.into_error(inner.table);
-    let schema = project(&inner.schema, columns).map_err(broken)?;
+    let schema = project(&full, columns).map_err(broken)?;
     let wanted = wanted_dictionaries(inner, &selected);
     let mut allowance = Allowance::new();
     let mut dictionaries = Dictionaries::default();
@@ -48,7 +65,7 @@ pub(super) fn decode(inner: &Inner, columns: Option<&[usize]>) -> Result<Vec<Rec
                     part,
                     message: &message,
                     metadata: &metadata,
-                    schema: &inner.schema,
+                    schema: &full,
                     columns,
                     selected: &selected,
                     dictionaries: &dictionaries.ready,
@@ -363,6 +380,18 @@ const PANICKED: &str = "the Arrow library failed on it";
 fn without_text(schema: &SchemaRef) -> SchemaRef {
     let fields: Fields = schema.fields().iter().map(|f| plain_field(f)).collect();
     Arc::new(Schema::new(fields))
+}
+
+/// The same layout with texts read as bytes; those inside of other columns stay what they are.
+fn texts_as_bytes(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::Utf8 => Arc::new(field.as_ref().clone().with_data_type(DataType::Binary)),
+        DataType::LargeUtf8 => {
+            Arc::new(field.as_ref().clone().with_data_type(DataType::LargeBinary))
+        }
+        _ => Arc::clone(field),
+    });
+    Arc::new(Schema::new(fields.collect::<Fields>()))
 }
 
 fn plain_field(field: &Field) -> Field {

@@ -1,8 +1,12 @@
 //! Decoded arrays point into the stream; what is misaligned is copied.
 
-use arrow_array::Array;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt8Type;
+use arrow_array::{Array, ArrayRef, LargeStringArray, RecordBatch, StringArray, UInt8Array};
 use arrow_data::ArrayData;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
 use iac_format::table::encode_table;
 
@@ -98,4 +102,35 @@ fn columns_outlive_the_table() {
     let column = column.unwrap().unwrap();
     assert_eq!(column.chunks[0].len(), 160);
     assert_eq!(batches, [batch]);
+}
+
+#[test]
+fn texts_can_be_had_as_bytes_whatever_these_are() {
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("id", DataType::Utf8, true),
+        Field::new("large", DataType::LargeUtf8, true),
+        Field::new("x", DataType::UInt8, true),
+    ]));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from(vec![Some("needle"), None, Some("b")])),
+        Arc::new(LargeStringArray::from(vec![Some(""), Some("haystack"), None])),
+        Arc::new(UInt8Array::from(vec![1, 2, 3])),
+    ];
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    let mut bytes = encode_table(&schema, &[batch]).unwrap();
+    let read = |bytes: &[u8]| parse(bytes.to_vec()).unwrap();
+    let found = read(&bytes).decode_columns_as_bytes(&[2, 0, 1]).unwrap();
+    let found = &found[0];
+    assert_eq!(found.schema().field(1).data_type(), &DataType::Binary);
+    assert_eq!(found.column(0).as_primitive::<UInt8Type>().values(), &[1, 2, 3]);
+    let ids: Vec<Option<&[u8]>> = found.column(1).as_binary::<i32>().iter().collect();
+    assert_eq!(ids, [Some(&b"needle"[..]), None, Some(b"b")]);
+    let large: Vec<Option<&[u8]>> = found.column(2).as_binary::<i64>().iter().collect();
+    assert_eq!(large, [Some(&b""[..]), Some(b"haystack"), None]);
+    let at = bytes.windows(6).position(|found| found == b"needle").unwrap();
+    bytes[at] = 0xff;
+    assert!(read(&bytes).decode_columns(&[0]).is_err());
+    let found = read(&bytes).decode_columns_as_bytes(&[0]).unwrap();
+    assert_eq!(found[0].column(0).as_binary::<i32>().value(0), b"\xffeedle");
+    assert!(read(&bytes).decode_columns_as_bytes(&[3]).is_err());
 }

@@ -49,7 +49,7 @@ pub(super) fn apply(raster: Raster, rules: &ImageRules) -> Result<Image, Failure
         }
     };
     let stored = stored_channels(channels, rules);
-    let pixels = convert(&bytes, channels, stored, rules.alpha);
+    let pixels = convert(bytes, channels, stored, rules.alpha);
     let image = Image::new(shape(stored.count())?, pixels);
     image.map_err(|error| (ErrorKind::Decode, error.to_string()))
 }
@@ -73,9 +73,9 @@ const fn stored_channels(channels: Channels, rules: &ImageRules) -> Channels {
     }
 }
 
-fn convert(bytes: &[u8], from: Channels, to: Channels, alpha: Alpha) -> Vec<u8> {
+fn convert(bytes: Vec<u8>, from: Channels, to: Channels, alpha: Alpha) -> Vec<u8> {
     if from == to {
-        return bytes.to_vec();
+        return bytes;
     }
     let blends = alpha == Alpha::BlendWhite;
     let pixels = bytes.len().checked_div(from.count()).unwrap_or(0);
@@ -98,7 +98,7 @@ fn convert(bytes: &[u8], from: Channels, to: Channels, alpha: Alpha) -> Vec<u8> 
                 gray(if blends { over_white(*value, *alpha) } else { *value }, &mut out);
             }
         }
-        Channels::Rgb => out.extend_from_slice(bytes),
+        Channels::Rgb => out.extend_from_slice(&bytes),
         Channels::RgbAlpha => {
             for [red, green, blue, alpha] in bytes.as_chunks().0 {
                 let color = [*red, *green, *blue];

@@ -1,8 +1,11 @@
-//! The size of JPEG files; their pixels are the codec's business.
+//! The size of JPEG files, and what their channels are; their pixels are the codec's business.
 
 use std::io::{BufRead, Seek};
 
-pub(super) fn probe(mut source: impl BufRead + Seek) -> Result<(u32, u32, bool), String> {
+use super::{Channels, Raster, Samples};
+
+/// What the frame header says: width, height, whether samples have more than 8 bits, and channels.
+pub(super) fn probe(mut source: impl BufRead + Seek) -> Result<(u32, u32, bool, u8), String> {
     let mut read = |bytes: &mut [u8]| {
         source.read_exact(bytes).map_err(|_| "is cut inside its header".to_owned())
     };
@@ -33,12 +36,31 @@ pub(super) fn probe(mut source: impl BufRead + Seek) -> Result<(u32, u32, bool),
         let mut segment = vec![0; usize::from(length)];
         read(&mut segment)?;
         if is_frame {
-            let [precision, h0, h1, w0, w1, ..] = *segment else {
+            let [precision, h0, h1, w0, w1, channels, ..] = *segment else {
                 return Err("has a frame header that is too short".to_owned());
             };
             let height = u16::from_be_bytes([h0, h1]);
             let width = u16::from_be_bytes([w0, w1]);
-            return Ok((width.into(), height.into(), precision > 8));
+            return Ok((width.into(), height.into(), precision > 8, channels));
         }
+    }
+}
+
+/// Says what the channels of a decoded file are: four are CMYK, which is stored inverted.
+pub(super) fn interpreted(raster: Raster) -> Result<Raster, String> {
+    match (raster.channels, raster.samples) {
+        (Channels::GrayAlpha, _) => {
+            Err("has two channels, and nothing says what they are".to_owned())
+        }
+        (Channels::RgbAlpha, Samples::U8(mut samples)) => {
+            for sample in &mut samples {
+                *sample = 255_u8.saturating_sub(*sample);
+            }
+            Ok(Raster { channels: Channels::Cmyk, samples: Samples::U8(samples), ..raster })
+        }
+        (Channels::RgbAlpha, _) => {
+            Err("is CMYK of more than 8 bits, which is not supported".to_owned())
+        }
+        (channels, samples) => Ok(Raster { channels, samples, ..raster }),
     }
 }

@@ -6,6 +6,7 @@ mod jpeg;
 mod orient;
 mod png;
 mod tiff;
+mod tiff_jpeg;
 mod webp;
 
 use std::fs::{self, File};
@@ -15,7 +16,7 @@ use std::time::UNIX_EPOCH;
 
 use iac_codec::{
     Codec, CodecError, CodecSpec, DecodeOptions, Image, Limits, Parameters, Registry, SampleType,
-    SamplesRef,
+    Samples as Decoded,
 };
 use iac_format::ErrorKind;
 
@@ -44,6 +45,8 @@ pub(crate) struct SourceInfo {
     pub(crate) height: u32,
     /// Samples of more than 8 bits, or no integers.
     pub(crate) is_wide: bool,
+    /// A JPEG file of four channels.
+    pub(crate) is_cmyk: bool,
 }
 
 /// The state of a file, by which a change is noticed.
@@ -130,12 +133,17 @@ impl SourceReader {
         let mut file = open(path, row)?;
         let format = format_of(path, row, &mut file)?;
         let bad = |error: String| fail(ErrorKind::Decode, error);
+        let mut is_cmyk = false;
         let (width, height, is_wide) = match format {
             Format::Png => png::probe(file).map_err(bad)?,
             Format::Tiff => tiff::probe(file).map_err(bad)?,
             Format::Bmp => bmp::probe(file).map_err(bad)?,
             Format::WebP => webp::probe(file).map_err(bad)?,
-            Format::Jpeg => jpeg::probe(file).map_err(bad)?,
+            Format::Jpeg => {
+                let (width, height, is_wide, channels) = jpeg::probe(file).map_err(bad)?;
+                is_cmyk = channels == 4;
+                (width, height, is_wide)
+            }
             Format::Jxl => {
                 let bytes = self.read_all(path, file)?;
                 let info = self.codec(&self.jxl, path, row)?.image_info(&bytes);
@@ -163,7 +171,7 @@ impl SourceReader {
             let shape = self.load(path, row)?.shape();
             (width, height) = (shape.width(), shape.height());
         }
-        Ok(SourceInfo { format, width, height, is_wide })
+        Ok(SourceInfo { format, width, height, is_wide, is_cmyk })
     }
 
     /// The whole content of a file.
@@ -179,7 +187,10 @@ impl SourceReader {
         let limits = &self.limits;
         let mut raster = match format {
             Format::Png => png::load(file, limits).map_err(bad)?,
-            Format::Tiff => tiff::load(file, limits).map_err(bad)?,
+            Format::Tiff => {
+                let jpeg = self.jpeg.as_ref().map_err(String::clone);
+                tiff::load(self.read_all(path, file)?, limits, jpeg).map_err(bad)?
+            }
             Format::Bmp => bmp::load(&self.read_all(path, file)?, limits).map_err(bad)?,
             Format::WebP => webp::load(file, limits).map_err(bad)?,
             Format::Jpeg | Format::Jxl => {
@@ -192,7 +203,11 @@ impl SourceReader {
                 let options = DecodeOptions::from(self.limits).with_frame(0);
                 let image = self.codec(codec, path, row)?.decode_image(&bytes, &options);
                 let image = image.map_err(|error| codec_error(path, row, &error))?;
-                raster_of(&image, orientation).map_err(bad)?
+                let raster = raster_of(image, orientation).map_err(bad)?;
+                match format {
+                    Format::Jpeg => jpeg::interpreted(raster).map_err(bad)?,
+                    _ => raster,
+                }
             }
         };
         if self.rules.apply_orientation {
@@ -279,7 +294,7 @@ fn format_of(path: &Path, row: u64, file: &mut BufReader<File>) -> Result<Format
 }
 
 /// An image that a codec decoded, as a file's pixels.
-fn raster_of(image: &Image, orientation: u8) -> std::result::Result<Raster, String> {
+fn raster_of(image: Image, orientation: u8) -> std::result::Result<Raster, String> {
     let shape = image.shape();
     let channels = match shape.channels() {
         1 => Channels::Gray,
@@ -288,12 +303,12 @@ fn raster_of(image: &Image, orientation: u8) -> std::result::Result<Raster, Stri
         4 => Channels::RgbAlpha,
         other => return Err(format!("has {other} channels")),
     };
-    let samples = match image.samples() {
-        SamplesRef::U8(samples) => Samples::U8(samples.to_vec()),
-        SamplesRef::U16(samples) => Samples::U16(samples.to_vec()),
-        SamplesRef::I16(samples) => Samples::Wide(samples.iter().map(|s| f64::from(*s)).collect()),
-        SamplesRef::F16(samples) => Samples::Wide(samples.iter().map(|s| s.to_f64()).collect()),
-        SamplesRef::F32(samples) => Samples::Wide(samples.iter().map(|s| f64::from(*s)).collect()),
+    let samples = match image.into_samples() {
+        Decoded::U8(samples) => Samples::U8(samples),
+        Decoded::U16(samples) => Samples::U16(samples),
+        Decoded::I16(samples) => Samples::Wide(samples.into_iter().map(f64::from).collect()),
+        Decoded::F16(samples) => Samples::Wide(samples.into_iter().map(|s| s.to_f64()).collect()),
+        Decoded::F32(samples) => Samples::Wide(samples.into_iter().map(f64::from).collect()),
         _ => return Err("has samples of an unknown type".to_owned()),
     };
     Ok(Raster { width: shape.width(), height: shape.height(), channels, samples, orientation })

@@ -19,6 +19,7 @@ use gamut_jxl_sys::types::{
     JxlPixelFormat,
 };
 
+use super::memory::Memory;
 use super::{data_type, extra};
 use crate::{ImageView, SampleType};
 
@@ -54,6 +55,8 @@ const EFFORT_OF_WEIGHTS: u8 = 3;
 
 struct Encoder {
     handle: NonNull<JxlEncoder>,
+    // After the handle: it is used while that is destroyed.
+    _memory: Memory,
 }
 
 impl Drop for Encoder {
@@ -67,9 +70,12 @@ type Outcome<T> = Result<T, String>;
 
 impl Encoder {
     fn new() -> Outcome<Self> {
-        // SAFETY: without a memory manager the library uses the C allocator.
-        let handle = NonNull::new(unsafe { JxlEncoderCreate(ptr::null()) });
-        Ok(Self { handle: handle.ok_or("no memory for the library")? })
+        let memory = Memory::unbounded();
+        let manager = memory.manager();
+        // SAFETY: the library copies the manager; what it points to lives in `memory`, which is
+        // kept beside the handle.
+        let handle = NonNull::new(unsafe { JxlEncoderCreate(&raw const manager) });
+        Ok(Self { handle: handle.ok_or("no memory for the library")?, _memory: memory })
     }
 
     fn check(&self, status: JxlEncoderStatus, step: &str) -> Outcome<()> {
