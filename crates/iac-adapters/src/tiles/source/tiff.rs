@@ -1,10 +1,11 @@
 //! TIFF files: the first image of a file, in strips or tiles, its channels together or apart.
 
 use std::io::{Cursor, Read, Seek};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use iac_codec::{Codec, Limits};
 use tiff::ColorType;
-use tiff::decoder::{Decoder, DecodingResult};
+use tiff::decoder::{ChunkType, Decoder, DecodingResult};
 use tiff::tags::Tag;
 
 use super::{Channels, Raster, Samples, check_size, tiff_jpeg};
@@ -14,12 +15,19 @@ pub(super) const BLACK_IS_ZERO: u16 = 1;
 pub(super) const PALETTE: u16 = 3;
 /// Value of the tag `Compression` for JPEG streams.
 const JPEG: u16 = 7;
+/// The type of values of 8 bytes.
+const LONG8: u64 = 16;
 
 pub(super) fn fail(error: tiff::TiffError) -> String {
     error.to_string()
 }
 
+/// The size of the first image, and whether its samples have more than 8 bits.
 pub(super) fn probe(source: impl Read + Seek) -> Result<(u32, u32, bool), String> {
+    fenced(|| look(source))
+}
+
+fn look(source: impl Read + Seek) -> Result<(u32, u32, bool), String> {
     let mut decoder = Decoder::new(source).map_err(fail)?;
     let (width, height) = decoder.dimensions().map_err(fail)?;
     let bits = decoder.find_tag_unsigned_vec::<u16>(Tag::BitsPerSample).map_err(fail)?;
@@ -38,7 +46,21 @@ fn number(decoder: &mut Decoder<impl Read + Seek>, tag: Tag) -> Result<Option<u1
 
 /// Reads an image; `jpeg` decodes streams inside of it.
 pub(super) fn load(
-    mut file: Vec<u8>,
+    file: Vec<u8>,
+    limits: &Limits,
+    jpeg: Result<&Codec, String>,
+) -> Result<Raster, String> {
+    fenced(|| read(file, limits, jpeg))
+}
+
+/// Turns a panic of the library into an error: its assertions can be reached by files.
+fn fenced<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err("the TIFF library failed on it".to_owned()))
+}
+
+fn read(
+    file: Vec<u8>,
     limits: &Limits,
     jpeg: Result<&Codec, String>,
 ) -> Result<Raster, String> {
@@ -62,16 +84,23 @@ pub(super) fn load(
         Some(PALETTE) => Some(decoder.get_tag_u16_vec(Tag::ColorMap).map_err(fail)?),
         _ => None,
     };
-    drop(decoder);
-    if palette.is_some() {
-        // The library reads no palettes, but it reads their numbers as if they were grey.
-        call_it_gray(&mut file).ok_or("says in an odd way that it has a palette")?;
-    }
-    let mut decoder = Decoder::new(Cursor::new(file)).map_err(fail)?.with_limits(bounds);
-    let color = decoder.colortype().map_err(fail)?;
+    let stored = number(&mut decoder, Tag::SamplesPerPixel)?.unwrap_or(1);
+    let is_apart = stored > 1 && number(&mut decoder, Tag::PlanarConfiguration)? == Some(2);
+    // The library reads neither palettes nor channels that lie apart, but their numbers as if each
+    // were a grey image.
+    let (color, planes, file) = if is_apart {
+        (decoder.colortype().map_err(fail)?, stored, gray_images(&mut decoder, &file, stored)?)
+    } else if palette.is_some() {
+        let bits = number(&mut decoder, Tag::BitsPerSample)?.and_then(|bits| bits.try_into().ok());
+        (ColorType::Gray(bits.unwrap_or(1)), 1, gray_images(&mut decoder, &file, 1)?)
+    } else {
+        (decoder.colortype().map_err(fail)?, 1, file)
+    };
     let channels = match (&palette, color) {
-        (Some(_), ColorType::Gray(1 | 2 | 4 | 8)) => Channels::Rgb,
-        (Some(_), _) => return Err("has a palette of more than 8 bits".to_owned()),
+        (Some(_), ColorType::Gray(1 | 2 | 4 | 8)) if stored == 1 => Channels::Rgb,
+        (Some(_), _) => {
+            return Err("has a palette with more than 8 bits or further channels".to_owned());
+        }
         (None, ColorType::Gray(_)) => Channels::Gray,
         (None, ColorType::GrayA(_)) => Channels::GrayAlpha,
         (None, ColorType::Multiband { num_samples: 2, .. }) if colors == Some(BLACK_IS_ZERO) => {
@@ -86,54 +115,84 @@ pub(super) fn load(
     if bits < 8 && !matches!(color, ColorType::Gray(1 | 2 | 4)) {
         return Err(format!("has {bits} bits in each of several channels, which is not supported"));
     }
-    let stored = usize::from(color.num_samples());
-    let planes = decoder.image_buffer_layout().map_err(fail)?.planes;
-    let mut decoded = DecodingResult::U8(Vec::new());
-    decoder.read_image_to_buffer(&mut decoded).map_err(fail)?;
+    let mut decoder = Decoder::new(Cursor::new(file)).map_err(fail)?.with_limits(bounds);
+    let mut decoded = Vec::new();
+    for plane in 0..planes {
+        if plane > 0 {
+            decoder.next_image().map_err(fail)?;
+        }
+        decoded.push(decoder.read_image().map_err(fail)?);
+    }
+    let stored = if is_apart { usize::from(stored) } else { usize::from(color.num_samples()) };
     let pixels = check_size(width, height, 1, limits)?;
-    let samples = match (decoded, palette) {
-        (DecodingResult::U8(bytes), Some(palette)) => {
+    // Of a palette one number is stored, of other pixels what their channels are.
+    let kept = channels.count();
+    let first = decoded.first();
+    let samples = match (first, palette) {
+        (Some(DecodingResult::U8(bytes)), Some(palette)) => {
             Samples::U8(colored(&unpacked(bytes, width, bits, pixels, 1)?, &palette)?)
         }
-        (DecodingResult::U8(bytes), None) if bits < 8 => {
+        (Some(DecodingResult::U8(bytes)), None) if bits < 8 => {
             let steps = 255_u8.checked_div(mask(bits)).unwrap_or(1);
             Samples::U8(unpacked(bytes, width, bits, pixels, steps)?)
         }
-        (decoded, None) => {
-            let kept = if channels == Channels::Cmyk { 4 } else { stored };
-            match samples_of(decoded) {
-                Samples::U8(all) => Samples::U8(arranged(all, planes, pixels, stored, kept)?),
-                Samples::U16(all) => Samples::U16(arranged(all, planes, pixels, stored, kept)?),
-                Samples::Wide(all) => Samples::Wide(arranged(all, planes, pixels, stored, kept)?),
+        (_, Some(_)) => return Err("has a palette for samples that are no bytes".to_owned()),
+        (_, None) if is_apart => woven(decoded, pixels, kept)?,
+        (_, None) => {
+            let samples = decoded.pop().map(samples_of).ok_or("has no samples")?;
+            match samples {
+                Samples::U8(all) => Samples::U8(first_channels(all, pixels, stored, kept)?),
+                Samples::U16(all) => Samples::U16(first_channels(all, pixels, stored, kept)?),
+                Samples::Wide(all) => Samples::Wide(first_channels(all, pixels, stored, kept)?),
             }
         }
-        (_, Some(_)) => return Err("has a palette for samples that are no bytes".to_owned()),
     };
     Ok(Raster { width, height, channels, samples, orientation })
 }
 
-/// Samples pixel by pixel, the first `kept` of `stored` ones; `planes` says whether each channel
-/// stands for itself.
-fn arranged<T: Copy>(
+/// The first `kept` of `stored` samples of each pixel.
+fn first_channels<T: Copy>(
     all: Vec<T>,
-    planes: usize,
     pixels: usize,
     stored: usize,
     kept: usize,
 ) -> Result<Vec<T>, String> {
     let expected = pixels.checked_mul(stored).ok_or("is larger than the memory")?;
-    if all.len() != expected {
+    if all.len() != expected || kept > stored {
         return Err(format!("has {} samples instead of {expected}", all.len()));
-    }
-    if planes > 1 {
-        let planes: Vec<&[T]> = all.chunks(pixels.max(1)).take(kept).collect();
-        let pixel = |at: usize| planes.iter().filter_map(move |plane| plane.get(at).copied());
-        return Ok((0..pixels).flat_map(pixel).collect());
     }
     if stored == kept {
         return Ok(all);
     }
     Ok(all.chunks(stored.max(1)).flat_map(|pixel| pixel.iter().take(kept).copied()).collect())
+}
+
+/// The samples of channels that were read apart, pixel by pixel.
+fn woven(planes: Vec<DecodingResult>, pixels: usize, kept: usize) -> Result<Samples, String> {
+    fn weave<T: Copy>(planes: &[Vec<T>], pixels: usize) -> Vec<T> {
+        let pixel = |at: usize| planes.iter().filter_map(move |plane| plane.get(at).copied());
+        (0..pixels).flat_map(pixel).collect()
+    }
+    let (mut bytes, mut words, mut wide) = (Vec::new(), Vec::new(), Vec::new());
+    for plane in planes.into_iter().take(kept).map(samples_of) {
+        match plane {
+            Samples::U8(plane) => bytes.push(plane),
+            Samples::U16(plane) => words.push(plane),
+            Samples::Wide(plane) => wide.push(plane),
+        }
+    }
+    fn are_whole<T>(planes: &[Vec<T>], pixels: usize, kept: usize) -> bool {
+        planes.len() == kept && planes.iter().all(|plane| plane.len() == pixels)
+    }
+    if are_whole(&bytes, pixels, kept) {
+        Ok(Samples::U8(weave(&bytes, pixels)))
+    } else if are_whole(&words, pixels, kept) {
+        Ok(Samples::U16(weave(&words, pixels)))
+    } else if are_whole(&wide, pixels, kept) {
+        Ok(Samples::Wide(weave(&wide, pixels)))
+    } else {
+        Err("has channels of several lengths or types".to_owned())
+    }
 }
 
 #[allow(clippy::cast_precision_loss)] // such integers are cut off or scaled afterwards
@@ -171,7 +230,7 @@ const fn mask(bits: u8) -> u8 {
 
 /// Pixels of 1, 2, 4 or 8 bits, whose rows begin at whole bytes, each times `steps`.
 fn unpacked(
-    bytes: Vec<u8>,
+    bytes: &[u8],
     width: u32,
     bits: u8,
     pixels: usize,
@@ -212,34 +271,85 @@ fn colored(indices: &[u8], palette: &[u16]) -> Result<Vec<u8>, String> {
     Ok(pixels)
 }
 
-/// Says of the first image of a file that it is grey.
-fn call_it_gray(file: &mut [u8]) -> Option<()> {
+/// The file in front of directories which say that it holds grey images, one for each channel.
+fn gray_images(
+    decoder: &mut Decoder<impl Read + Seek>,
+    file: &[u8],
+    count: u16,
+) -> Result<Vec<u8>, String> {
     let is_little = file.starts_with(b"II");
-    let number = |place: usize, bytes: usize| -> Option<usize> {
-        let bytes = file.get(place..place.checked_add(bytes)?)?;
-        let add = |sum: u64, byte: &u8| sum.checked_mul(256)?.checked_add(u64::from(*byte));
-        let value = if is_little {
-            bytes.iter().rev().try_fold(0, add)
-        } else {
-            bytes.iter().try_fold(0, add)
-        };
-        usize::try_from(value?).ok()
+    let bytes_of = |value: u64, bytes: usize| -> Vec<u8> {
+        let all = if is_little { value.to_le_bytes() } else { value.to_be_bytes() };
+        let part = if is_little { all.get(..bytes) } else { all.get(8_usize.saturating_sub(bytes)..) };
+        part.unwrap_or_default().to_vec()
     };
-    let is_big = number(2, 2)? == 43;
-    let (first, count_bytes, entry_bytes, value_at) =
-        if is_big { (number(8, 8)?, 8, 20, 12) } else { (number(4, 4)?, 2, 12, 8) };
-    let entries = number(first, count_bytes)?;
-    let start = first.checked_add(count_bytes)?;
-    let tag = usize::from(Tag::PhotometricInterpretation.to_u16());
-    let place = (0..entries).find_map(|entry| {
-        let place = start.checked_add(entry.checked_mul(entry_bytes)?)?;
-        // Behind the end of the file no entry is found, but looked for only once.
-        Some((number(place, 2).is_none_or(|found| found == tag), place))
-            .filter(|(ends, _)| *ends)
-            .map(|(_, place)| place)
-    })?;
-    let place = place.checked_add(value_at)?;
-    let gray = if is_little { BLACK_IS_ZERO.to_le_bytes() } else { BLACK_IS_ZERO.to_be_bytes() };
-    file.get_mut(place..place.checked_add(2)?)?.copy_from_slice(&gray);
-    Some(())
+    // A header of the kind with long offsets takes 16 bytes, so everything moves by as many.
+    let mut whole = if is_little { b"II".to_vec() } else { b"MM".to_vec() };
+    for (value, bytes) in [(43, 2), (8, 2), (0, 2)] {
+        whole.extend(bytes_of(value, bytes));
+    }
+    let moved = u64::try_from(whole.len()).unwrap_or(0).saturating_add(8);
+    let first_at = whole.len();
+    whole.extend([0; 8]);
+    whole.extend_from_slice(file);
+    let strips = (Tag::StripOffsets, Tag::StripByteCounts);
+    let tiles = (Tag::TileOffsets, Tag::TileByteCounts);
+    let (offsets, lengths) = match decoder.get_chunk_type() {
+        ChunkType::Strip => strips,
+        ChunkType::Tile => tiles,
+    };
+    let mut pointer_at = first_at;
+    for plane in 0..usize::from(count) {
+        let mut entries: Vec<(u16, Vec<u64>)> = Vec::new();
+        for tag in [
+            Tag::ImageWidth,
+            Tag::ImageLength,
+            Tag::BitsPerSample,
+            Tag::Compression,
+            Tag::RowsPerStrip,
+            Tag::Predictor,
+            Tag::TileWidth,
+            Tag::TileLength,
+            Tag::SampleFormat,
+        ] {
+            let values = decoder.find_tag_unsigned_vec::<u64>(tag).map_err(fail)?;
+            if let Some(first) = values.and_then(|values| values.first().copied()) {
+                entries.push((tag.to_u16(), vec![first]));
+            }
+        }
+        entries.push((Tag::PhotometricInterpretation.to_u16(), vec![BLACK_IS_ZERO.into()]));
+        entries.push((Tag::SamplesPerPixel.to_u16(), vec![1]));
+        for (tag, moved) in [(offsets, moved), (lengths, 0)] {
+            let values = decoder.get_tag_u64_vec(tag).map_err(fail)?;
+            let each = values.len().checked_div(usize::from(count)).unwrap_or(0).max(1);
+            let part = values.chunks(each).nth(plane).unwrap_or_default();
+            let part = part.iter().map(|value| value.saturating_add(moved)).collect();
+            entries.push((tag.to_u16(), part));
+        }
+        entries.sort();
+        // Values that do not fit into their entry stand in front of the directory.
+        let mut places = Vec::new();
+        for (_, values) in &entries {
+            places.push(u64::try_from(whole.len()).unwrap_or(u64::MAX));
+            if values.len() > 1 {
+                whole.extend(values.iter().flat_map(|value| bytes_of(*value, 8)));
+            }
+        }
+        let start = u64::try_from(whole.len()).unwrap_or(u64::MAX);
+        if let Some(pointer) = whole.get_mut(pointer_at..pointer_at.saturating_add(8)) {
+            pointer.copy_from_slice(&bytes_of(start, 8));
+        }
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        whole.extend(bytes_of(number(entries.len()), 8));
+        for ((tag, values), place) in entries.iter().zip(places) {
+            whole.extend(bytes_of((*tag).into(), 2));
+            whole.extend(bytes_of(LONG8, 2));
+            whole.extend(bytes_of(number(values.len()), 8));
+            let value = if values.len() > 1 { place } else { values.first().copied().unwrap_or(0) };
+            whole.extend(bytes_of(value, 8));
+        }
+        pointer_at = whole.len();
+        whole.extend([0; 8]);
+    }
+    Ok(whole)
 }
