@@ -58,7 +58,7 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 15] = [
+const SECTIONS: [&str; 16] = [
     "reads-1k",
     "reads-4-60k",
     "open-200k",
@@ -72,6 +72,7 @@ const SECTIONS: [&str; 15] = [
     "jpegls",
     "text",
     "tiles",
+    "tiles-lookup",
     "tiles-build",
     "features",
     "dicom",
@@ -86,6 +87,7 @@ enum Task {
     Images(Images),
     Clinical(Clinical),
     Tiles(Tiles),
+    TilesLookup(Tiles),
     TilesBuild(TilesBuild),
     Features(Features),
     Dicom(Dicom),
@@ -121,7 +123,8 @@ fn main() -> Result<()> {
             Task::Fixed(fixed) => vec![fixed.run(folder, reference)?],
             Task::Images(images) => vec![images.run(folder, reference)?],
             Task::Clinical(clinical) => vec![clinical.run(folder, reference)?],
-            Task::Tiles(tiles) => tiles.run(folder, reference)?,
+            Task::Tiles(tiles) => vec![tiles.batches(folder, reference)?],
+            Task::TilesLookup(tiles) => vec![tiles.lookup(folder, reference)?],
             Task::TilesBuild(build) => build.run(folder)?,
             Task::Features(features) => vec![features.run(folder, reference)?],
             Task::Dicom(dicom) => dicom.run(folder, reference)?,
@@ -146,7 +149,7 @@ fn main() -> Result<()> {
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 15] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 16] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",
@@ -283,6 +286,7 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 15] {
         Task::Images(jpegls),
         Task::Clinical(clinical),
         Task::Tiles(image_tiles),
+        Task::TilesLookup(image_tiles),
         Task::TilesBuild(tiles_build),
         Task::Features(features),
         Task::Dicom(dicom),

@@ -2,13 +2,13 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ByteArrayType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, LargeBinaryArray, LargeStringArray, RecordBatch, StringArray,
+    Array, ArrayRef, BinaryArray, GenericByteArray, LargeBinaryArray, LargeStringArray, RecordBatch, StringArray,
     StringViewArray,
 };
-use arrow_buffer::NullBuffer;
+use arrow_buffer::{ArrowNativeType, NullBuffer};
 use arrow_schema::DataType;
 use iac_format::TableKind;
 use iac_reader::{PackReader, Table};
@@ -196,9 +196,50 @@ impl TextColumn {
         Ok(())
     }
 
+    /// Hands on every row with this text, in order.
+    pub(crate) fn rows_with(&self, text: &[u8], mut on_row: impl FnMut(u64)) {
+        for (start, part) in &self.parts {
+            let on_row = |row| on_row(start.saturating_add(u64::try_from(row).unwrap_or(0)));
+            match part {
+                Text::Bytes(array) => look_through(array, text, on_row),
+                Text::LargeBytes(array) => look_through(array, text, on_row),
+                Text::Utf8(array) => look_through(array, text, on_row),
+                other => {
+                    (0..other.len()).filter(|row| other.bytes(*row) == Some(text)).for_each(on_row);
+                }
+            }
+        }
+    }
+
     /// The texts in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Option<&str>> {
         self.parts.iter().flat_map(|(_, text)| (0..text.len()).map(|row| text.get(row)))
+    }
+}
+
+/// Hands on the rows of an array that have these bytes.
+///
+/// Ids of one slide often begin alike and have one length, so their ends are compared first.
+fn look_through<T: ByteArrayType>(
+    array: &GenericByteArray<T>,
+    wanted: &[u8],
+    mut on_row: impl FnMut(usize),
+) {
+    let values = array.value_data();
+    let place = |offset: &T::Offset| offset.to_usize().unwrap_or(usize::MAX);
+    let end_of = |bytes: &[u8]| bytes.last_chunk::<8>().copied();
+    let wanted_end = end_of(wanted);
+    let ends = array.value_offsets();
+    let mut start = ends.first().map_or(0, place);
+    for (row, end) in ends.iter().skip(1).map(place).enumerate() {
+        let begin = std::mem::replace(&mut start, end);
+        if end.wrapping_sub(begin) != wanted.len() {
+            continue;
+        }
+        let Some(found) = values.get(begin..end) else { continue };
+        if end_of(found) == wanted_end && found == wanted && array.is_valid(row) {
+            on_row(row);
+        }
     }
 }
 

@@ -2,21 +2,29 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
+use hashbrown::{HashTable, hash_table};
 
 use crate::columns::TextColumn;
 
 /// Rows of a text column, found by a hash of their texts.
 ///
 /// It holds 5 bytes for each of its places, and between 1.15 and 2.3 places for each row; the texts
-/// stay where they are. Hashes are seeded at random, so nobody can prepare a file whose texts all
-/// have the same one.
+/// stay where they are. While it is built there are about 9 bytes more for each row. Hashes are
+/// seeded at random, so nobody can prepare a file whose texts all have the same one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IdIndex {
-    rows: HashTable<u32>,
+    /// Tables of rows whose hashes share some bits: each is small enough for a near cache while it
+    /// is filled.
+    tables: Vec<HashTable<u32>>,
     spread: Spread,
 }
+
+/// Rows of one table at most, if there are not very many.
+const TABLE_ROWS: u64 = 1 << 14;
+/// Bits of the places of a table with so many rows.
+const TABLE_BITS: u32 = 15;
+/// Most tables.
+const TABLES: u64 = 1 << 12;
 
 /// Why rows cannot be told apart by a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,65 +40,125 @@ pub(crate) enum IdFault {
 /// Repeated rows that are named.
 pub(crate) const SAMPLE: usize = 3;
 
+/// Rows that repeat an id.
+#[derive(Debug, Default)]
+pub(crate) struct IdRepeats {
+    count: u64,
+    rows: Vec<u64>,
+}
+
+impl IdRepeats {
+    pub(crate) fn add(&mut self, row: u64) {
+        self.count = self.count.saturating_add(1);
+        self.rows.push(row);
+        if self.rows.len() > SAMPLE {
+            self.rows.sort_unstable();
+            self.rows.truncate(SAMPLE);
+        }
+    }
+
+    pub(crate) fn fault(mut self) -> Option<IdFault> {
+        self.rows.sort_unstable();
+        (self.count > 0).then_some(IdFault::Repeated { count: self.count, rows: self.rows })
+    }
+}
+
 impl IdIndex {
     /// Indexes a column whose texts must all be there and differ.
     pub(crate) fn new(column: &TextColumn) -> Result<Self, IdFault> {
-        Self::with_spread(column, Spread::random())
-    }
-
-    fn with_spread(column: &TextColumn, spread: Spread) -> Result<Self, IdFault> {
+        let spread = Spread::random();
         let count = column.rows();
         let too_many = || IdFault::TooMany { rows: count };
         if u32::try_from(count).is_err() {
             return Err(too_many());
         }
-        let hash_of = |row: &u32| {
-            spread.hash(column.bytes(u64::from(*row)).unwrap_or_default())
-        };
-        let mut rows = HashTable::new();
-        let room = usize::try_from(count).map_err(|_| too_many())?;
-        rows.try_reserve(room, hash_of).map_err(|_| too_many())?;
-        let mut repeated = 0_u64;
-        let mut sample = Vec::new();
-        let mut next = 0_u32;
+        let tables = count.div_ceil(TABLE_ROWS).clamp(1, TABLES).next_power_of_two();
+        let tables = usize::try_from(tables).map_err(|_| too_many())?;
+        let room = usize::try_from(count).map_err(|_| too_many())?.div_ceil(tables);
+        let mut entries: Vec<Vec<Entry>> = Vec::new();
+        for _ in 0..tables {
+            let mut part = Vec::new();
+            part.try_reserve(room.saturating_add(room >> 4)).map_err(|_| too_many())?;
+            entries.push(part);
+        }
         column.try_for_each_bytes(|row, id| {
             let id = id.ok_or(IdFault::Null { row })?;
-            let is_same = |other: &u32| column.bytes(u64::from(*other)) == Some(id);
-            match rows.entry(spread.hash(id), is_same, hash_of) {
-                Entry::Vacant(place) => {
-                    place.insert(next);
-                }
-                Entry::Occupied(_) => {
-                    repeated = repeated.saturating_add(1);
-                    if sample.len() < SAMPLE {
-                        sample.push(row);
-                    }
-                }
+            let hash = spread.hash(id);
+            if let Some(part) = entries.get_mut(table_of(hash, tables)) {
+                part.push(Entry { hash, row: u32::try_from(row).unwrap_or(u32::MAX) });
             }
-            next = next.saturating_add(1);
             Ok(())
         })?;
-        if repeated > 0 {
-            return Err(IdFault::Repeated { count: repeated, rows: sample });
+        let mut repeated = IdRepeats::default();
+        let mut index = Self { tables: Vec::with_capacity(tables), spread };
+        for part in entries {
+            index.tables.push(table(column, &part, &mut repeated).ok_or_else(too_many)?);
         }
-        Ok(Self { rows, spread })
+        match repeated.fault() {
+            None => Ok(index),
+            Some(fault) => Err(fault),
+        }
     }
 
     /// The row of an id in the column that was indexed.
     pub(crate) fn find(&self, column: &TextColumn, id: &str) -> Option<u64> {
         let id = id.as_bytes();
+        let hash = self.spread.hash(id);
         let is_same = |row: &u32| column.bytes(u64::from(*row)) == Some(id);
-        self.rows.find(self.spread.hash(id), is_same).map(|row| u64::from(*row))
+        let table = self.tables.get(table_of(hash, self.tables.len()))?;
+        table.find(full(hash), is_same).map(|row| u64::from(*row))
     }
 
     /// Bytes of memory that the index holds.
     #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.rows.allocation_size()
+        self.tables.iter().map(HashTable::allocation_size).fold(0, usize::saturating_add)
     }
 }
 
-/// Spreads texts over 64 bits, each time in another way.
+/// A row on its way into a table.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    hash: u32,
+    row: u32,
+}
+
+/// The table that a hash belongs to, of a number that is a power of two. The bits that tell lie
+/// between those that tables themselves go by: these would be all alike otherwise.
+fn table_of(hash: u32, tables: usize) -> usize {
+    let bits = usize::try_from(hash >> TABLE_BITS).unwrap_or(0);
+    bits & tables.saturating_sub(1)
+}
+
+/// A hash as tables want it: they look at both ends.
+fn full(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
+/// A table of rows; nothing when there is no memory for it.
+fn table(
+    column: &TextColumn,
+    entries: &[Entry],
+    repeated: &mut IdRepeats,
+) -> Option<HashTable<u32>> {
+    let mut table: HashTable<u32> = HashTable::new();
+    // There is room for all, so nothing is ever hashed again.
+    let again = |_: &u32| 0;
+    table.try_reserve(entries.len(), again).ok()?;
+    for entry in entries {
+        let id = column.bytes(entry.row.into());
+        let is_same = |other: &u32| column.bytes(u64::from(*other)) == id;
+        match table.entry(full(entry.hash), is_same, again) {
+            hash_table::Entry::Vacant(place) => {
+                place.insert(entry.row);
+            }
+            hash_table::Entry::Occupied(_) => repeated.add(entry.row.into()),
+        }
+    }
+    Some(table)
+}
+
+/// Spreads texts over 32 bits, each time in another way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spread {
     seed: u64,
@@ -102,7 +170,7 @@ impl Spread {
     }
 
     #[inline]
-    fn hash(self, bytes: &[u8]) -> u64 {
+    fn hash(self, bytes: &[u8]) -> u32 {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let mut state = self.seed ^ length.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let end = match bytes.last_chunk::<16>() {
@@ -123,8 +191,8 @@ impl Spread {
             }
         };
         let state = mix(state, end);
-        // The upper bits decide as much as the lower ones.
-        fold(state, 0xd6e8_feb8_6659_fd93 ^ self.seed.rotate_left(32))
+        let state = fold(state, 0xd6e8_feb8_6659_fd93 ^ self.seed.rotate_left(32));
+        u32::try_from(state >> 32).unwrap_or(0)
     }
 }
 
@@ -201,18 +269,18 @@ mod tests {
             |number| "x".repeat(usize::try_from(number % 5000).unwrap()) + &number.to_string(),
         ];
         for (kind, text) in kinds.into_iter().enumerate() {
-            let hashes: Vec<u64> =
+            let hashes: Vec<u32> =
                 (0..1 << 14).map(|number| spread.hash(text(number).as_bytes())).collect();
             // Of 16,384 values about 63% of 16,384 places are hit, whichever bits choose them.
-            for shift in [0, 14, 28, 50] {
-                let places: std::collections::HashSet<u64> =
+            for shift in [0, 7, 13, 18] {
+                let places: std::collections::HashSet<u32> =
                     hashes.iter().map(|hash| hash >> shift & 0x3fff).collect();
                 assert!((10_000..10_700).contains(&places.len()), "{kind} {shift} {}", places.len());
             }
         }
         // Zeros at the end count, as do all positions.
         let texts = ["", "\0", "\0\0", "a", "a\0", "\0a"];
-        let hashes: std::collections::HashSet<u64> =
+        let hashes: std::collections::HashSet<u32> =
             texts.iter().map(|text| spread.hash(text.as_bytes())).collect();
         assert_eq!(hashes.len(), texts.len());
     }
@@ -222,10 +290,10 @@ mod tests {
         // Nobody can make such ids on purpose, so they are filed under one hash by hand.
         let ids: Vec<Option<String>> = (0..200).map(|row| Some(format!("tile-{row}"))).collect();
         let column = column(std::slice::from_ref(&ids));
-        let mut index = IdIndex { rows: HashTable::new(), spread: Spread::default() };
-        let hash = index.spread.hash(b"tile-7");
+        let mut index = IdIndex { tables: vec![HashTable::new()], spread: Spread::default() };
+        let hash = full(index.spread.hash(b"tile-7"));
         for row in 0..200 {
-            index.rows.insert_unique(hash, row, |_| hash);
+            index.tables[0].insert_unique(hash, row, |_| hash);
         }
         assert_eq!(index.find(&column, "tile-7"), Some(7));
     }

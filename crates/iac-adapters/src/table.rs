@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use iac_format::TableKind;
 use iac_reader::PackReader;
@@ -13,7 +14,7 @@ use crate::columns::{
     text_column,
 };
 use crate::error::{AdapterError, Result, short};
-use crate::ids::IdIndex;
+use crate::ids::{IdFault, IdIndex, IdRepeats};
 use crate::record::{RecordTable, Slide, TileRecord, fault_text};
 
 /// How positions are stored.
@@ -42,6 +43,8 @@ pub(crate) struct TileTable {
     /// What records that come out of the pack have in place of a path.
     made_up: (&'static str, &'static str),
     index: OnceLock<IdIndex>,
+    /// Whether an id was looked for already.
+    was_searched: AtomicBool,
     places: OnceLock<Vec<u32>>,
 }
 
@@ -130,6 +133,7 @@ impl TileTable {
             positions,
             made_up,
             index: OnceLock::new(),
+            was_searched: AtomicBool::new(false),
             places: OnceLock::new(),
             pack: pack.clone(),
         })
@@ -166,20 +170,34 @@ impl TileTable {
         if let Some(index) = self.index.get() {
             return Ok(index);
         }
-        let index = IdIndex::new(&self.ids).map_err(|fault| {
-            AdapterError::schema(
-                self.pack.path(),
-                "tile_id",
-                fault_text(&self.ids, &fault, "tile_id"),
-            )
-        })?;
+        let index = IdIndex::new(&self.ids).map_err(|fault| self.id_error(&fault))?;
         // Texts lie in the file's mapping, which reads as zeros where the file was cut.
         self.pack.check_intact()?;
         Ok(self.index.get_or_init(|| index))
     }
 
+    /// The row of an id. The first time the ids are looked through, which takes a fraction of the
+    /// time of indexing them; of what is wrong with ids, only what concerns this one is noticed then.
     pub(crate) fn find(&self, id: &str) -> Result<Option<u64>> {
-        Ok(self.index()?.find(&self.ids, id))
+        if self.index.get().is_some() || self.was_searched.swap(true, Ordering::Relaxed) {
+            return Ok(self.index()?.find(&self.ids, id));
+        }
+        let mut found = None;
+        let mut repeated = IdRepeats::default();
+        self.ids.rows_with(id.as_bytes(), |row| match found {
+            None => found = Some(row),
+            Some(_) => repeated.add(row),
+        });
+        self.pack.check_intact()?;
+        match repeated.fault() {
+            None => Ok(found),
+            Some(fault) => Err(self.id_error(&fault)),
+        }
+    }
+
+    fn id_error(&self, fault: &IdFault) -> AdapterError {
+        let text = fault_text(&self.ids, fault, "tile_id");
+        AdapterError::schema(self.pack.path(), "tile_id", text)
     }
 
     pub(crate) fn row_of(&self, id: &str) -> Result<u64> {

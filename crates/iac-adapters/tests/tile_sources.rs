@@ -152,12 +152,12 @@ fn cut_images_of_every_kind_are_refused() {
 /// The files, and what the reference makes of them, come from `make.py` in their folder.
 #[test]
 fn files_that_the_reference_takes_become_the_same_pixels() {
-    let expected = json_file("tiles/sources/expected.json");
+    let expected = json_file("tile_sources/expected.json");
     let files = expected["files"].as_object().unwrap();
     assert!(files.len() >= 30, "{}", files.len());
     let mut others = Vec::new();
     for (name, told) in files {
-        let image = data(&format!("tiles/sources/{name}"));
+        let image = data(&format!("tile_sources/{name}"));
         let builder = TilePackBuilder::new().wide_samples(WideSamples::Clip);
         let found = one_tile(&image, builder).and_then(|pack| pack.read_rgb(0));
         let Some(pixels) = told["rgb"].as_str() else {

@@ -117,9 +117,12 @@ impl FeaturePackReader {
 
     /// The row of an id, where there is one.
     ///
+    /// The first call looks through the ids; the second one indexes them.
+    ///
     /// # Errors
     ///
-    /// [`AdapterError::Schema`] when ids are missing or repeated.
+    /// [`AdapterError::Schema`] when this id is repeated; from the second call on, when any is
+    /// missing or repeated.
     pub fn find(&self, tile_id: &str) -> Result<Option<u64>> {
         self.table.find(tile_id)
     }
