@@ -261,25 +261,29 @@ impl Tiles {
                 basis: Basis::Cpu,
                 goal: Some(Goal::TimesReference(20.0)),
             }],
-            facts: vec![Fact {
-                what: "indexing all ids, at the second lookup",
-                unit: "ms",
-                ours: index.cpu * 1e3,
-                reference: None,
-                at_most: None,
-            }, Fact {
-                what: "looking up one more id",
-                unit: "ns",
-                ours: each,
-                reference: None,
-                at_most: None,
-            }, Fact {
-                what: "memory of its own after that, for each row",
-                unit: "bytes",
-                ours: per_row(ours),
-                reference: theirs.map(per_row),
-                at_most: Some(40.0),
-            }],
+            facts: vec![
+                Fact {
+                    what: "indexing all ids, at the second lookup",
+                    unit: "ms",
+                    ours: index.cpu * 1e3,
+                    reference: None,
+                    at_most: None,
+                },
+                Fact {
+                    what: "looking up one more id",
+                    unit: "ns",
+                    ours: each,
+                    reference: None,
+                    at_most: None,
+                },
+                Fact {
+                    what: "memory of its own after that, for each row",
+                    unit: "bytes",
+                    ours: per_row(ours),
+                    reference: theirs.map(per_row),
+                    at_most: Some(40.0),
+                },
+            ],
         })
     }
 }

@@ -2,11 +2,12 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ByteArrayType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ByteArrayType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, GenericByteArray, LargeBinaryArray, LargeStringArray, RecordBatch, StringArray,
-    StringViewArray,
+    Array, ArrayRef, BinaryArray, GenericByteArray, LargeBinaryArray, LargeStringArray,
+    RecordBatch, StringArray, StringViewArray,
 };
 use arrow_buffer::{ArrowNativeType, NullBuffer};
 use arrow_schema::DataType;
@@ -30,7 +31,11 @@ enum Text {
     /// Bytes that each text is checked for being one when it is asked for.
     Bytes(BinaryArray),
     LargeBytes(LargeBinaryArray),
-    Dictionary { keys: Vec<u32>, nulls: Option<NullBuffer>, words: Box<Text> },
+    Dictionary {
+        keys: Vec<u32>,
+        nulls: Option<NullBuffer>,
+        words: Box<Text>,
+    },
     Null(usize),
 }
 
@@ -356,10 +361,7 @@ pub(crate) fn check_text_column(pack: &PackReader, kind: TableKind, name: &str) 
 }
 
 const fn is_plain_text(data_type: &DataType) -> bool {
-    matches!(
-        data_type,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null
-    )
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null)
 }
 
 /// A column of integers of an open pack.

@@ -275,7 +275,11 @@ mod tests {
             for shift in [0, 7, 13, 18] {
                 let places: std::collections::HashSet<u32> =
                     hashes.iter().map(|hash| hash >> shift & 0x3fff).collect();
-                assert!((10_000..10_700).contains(&places.len()), "{kind} {shift} {}", places.len());
+                assert!(
+                    (10_000..10_700).contains(&places.len()),
+                    "{kind} {shift} {}",
+                    places.len()
+                );
             }
         }
         // Zeros at the end count, as do all positions.

@@ -15,9 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{
-    assert_like, cases, close, data, json_file, record_json, sha256, trimmed, write_png,
-};
+use common::{assert_like, cases, close, data, json_file, record_json, sha256, trimmed, write_png};
 use iac_adapters::manifest::{read_manifest, write_manifest};
 use iac_adapters::tiles::{
     TilePackBuilder, TilePackReader, TileRect, TileSize, TileWarning, WideSamples,

@@ -5,7 +5,8 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
-    clippy::cast_possible_truncation
+    clippy::cast_possible_truncation,
+    clippy::print_stdout
 )]
 
 mod common;
@@ -157,10 +158,9 @@ const JPEG: &[u8] = include_bytes!("data/gray_8x8.jpg");
 
 /// Packs a manifest of many rows; the most memory that it took, in bytes for each row.
 fn memory_per_row(rows: u64) -> u64 {
-    let folder = tempfile::tempdir_in(std::env::var_os("IAC_SOAK_DIR").map_or_else(
-        std::env::temp_dir,
-        PathBuf::from,
-    ))
+    let folder = tempfile::tempdir_in(
+        std::env::var_os("IAC_SOAK_DIR").map_or_else(std::env::temp_dir, PathBuf::from),
+    )
     .unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("tile.jpg"), JPEG).unwrap();
@@ -196,6 +196,7 @@ fn memory_per_row(rows: u64) -> u64 {
     let pack = at("tiles.iac").to_str().unwrap().to_owned();
     let info = iac(["info", &pack, "--json"]).succeeded().json();
     assert_eq!(info["index_table"]["rows"], rows);
+    println!("{rows} rows, peak {peak} bytes");
     peak.saturating_sub(BASE) / rows
 }
 
@@ -209,9 +210,11 @@ fn a_manifest_of_many_rows_takes_little_memory_for_each() {
 }
 
 #[test]
-#[ignore = "writes 10 million records; part of `make soak`"]
+#[ignore = "packs 10 million records (or `IAC_SOAK_ROWS`); part of `make soak`"]
 fn a_manifest_of_ten_million_rows_takes_little_memory_for_each() {
-    let found = memory_per_row(10_000_000);
-    println!("{found} bytes for each of 10 million rows");
+    let rows = std::env::var("IAC_SOAK_ROWS").ok().and_then(|rows| rows.parse().ok());
+    let rows = rows.unwrap_or(10_000_000);
+    let found = memory_per_row(rows);
+    println!("{found} bytes for each of {rows} rows");
     assert!(found <= 200, "{found} bytes for each row");
 }

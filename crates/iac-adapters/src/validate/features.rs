@@ -8,9 +8,7 @@ use serde_json::Value;
 use super::rules::{Columns, Findings, columns, warn_of_header, warn_of_rows};
 use super::{ValidateOptions, Validated, chosen, of_rows};
 use crate::error::{Result, short};
-use crate::features::{
-    FeaturePackReader, TEACHER_FEATURES, TEACHER_FEATURES_V2, count_not_finite,
-};
+use crate::features::{FeaturePackReader, TEACHER_FEATURES, TEACHER_FEATURES_V2, count_not_finite};
 use crate::table::header_integer;
 
 /// Vectors that are read together.

@@ -59,11 +59,7 @@ fn fenced<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         .unwrap_or_else(|_| Err("the TIFF library failed on it".to_owned()))
 }
 
-fn read(
-    file: Vec<u8>,
-    limits: &Limits,
-    jpeg: Result<&Codec, String>,
-) -> Result<Raster, String> {
+fn read(file: Vec<u8>, limits: &Limits, jpeg: Result<&Codec, String>) -> Result<Raster, String> {
     let mut bounds = tiff::decoder::Limits::default();
     let most = usize::try_from(limits.max_decoded_bytes).unwrap_or(usize::MAX);
     bounds.decoding_buffer_size = most;
@@ -280,7 +276,8 @@ fn gray_images(
     let is_little = file.starts_with(b"II");
     let bytes_of = |value: u64, bytes: usize| -> Vec<u8> {
         let all = if is_little { value.to_le_bytes() } else { value.to_be_bytes() };
-        let part = if is_little { all.get(..bytes) } else { all.get(8_usize.saturating_sub(bytes)..) };
+        let part =
+            if is_little { all.get(..bytes) } else { all.get(8_usize.saturating_sub(bytes)..) };
         part.unwrap_or_default().to_vec()
     };
     // A header of the kind with long offsets takes 16 bytes, so everything moves by as many.

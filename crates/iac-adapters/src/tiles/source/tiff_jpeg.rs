@@ -27,7 +27,9 @@ pub(super) fn load(
         RGB => (Channels::Rgb, ColorHandling::Stored),
         YCBCR => (Channels::Rgb, ColorHandling::Interpreted),
         CMYK => (Channels::Cmyk, ColorHandling::Stored),
-        other => return Err(format!("has JPEG streams of colours {other}, which is not supported")),
+        other => {
+            return Err(format!("has JPEG streams of colours {other}, which is not supported"));
+        }
     };
     let planes = decoder.find_tag_unsigned::<u16>(Tag::PlanarConfiguration).map_err(fail)?;
     if planes == Some(2) && channels.count() > 1 {
@@ -59,8 +61,7 @@ pub(super) fn load(
     for (number, (offset, length)) in (0_u32..).zip(offsets.iter().zip(&lengths)) {
         let column = number.checked_rem(across).unwrap_or(0);
         let row = number.checked_div(across).unwrap_or(0);
-        let (left, top) =
-            (column.saturating_mul(chunk_width), row.saturating_mul(chunk_height));
+        let (left, top) = (column.saturating_mul(chunk_width), row.saturating_mul(chunk_height));
         let stream = stream_at(file, *offset, *length, tables.as_deref())
             .ok_or_else(|| format!("is cut inside of stream {number}"))?;
         let image = codec
@@ -70,9 +71,9 @@ pub(super) fn load(
             width.saturating_sub(left).min(chunk_width),
             height.saturating_sub(top).min(chunk_height),
         ];
-        canvas
-            .paste(&image, [size(left)?, size(top)?], wanted)
-            .ok_or_else(|| format!("stream {number} is {} instead of what it is part of", image.shape()))?;
+        canvas.paste(&image, [size(left)?, size(top)?], wanted).ok_or_else(|| {
+            format!("stream {number} is {} instead of what it is part of", image.shape())
+        })?;
     }
     if colors == WHITE_IS_ZERO {
         for sample in &mut canvas.samples {
