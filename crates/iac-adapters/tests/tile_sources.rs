@@ -164,10 +164,9 @@ fn files_that_the_reference_takes_become_the_same_pixels() {
             assert!(found.is_err(), "{name}");
             continue;
         };
-        let pixels: Vec<u8> = (0..pixels.len())
-            .step_by(2)
-            .map(|at| u8::from_str_radix(&pixels[at..at + 2], 16).unwrap())
-            .collect();
+        let digits: Vec<u8> =
+            pixels.chars().map(|digit| digit.to_digit(16).unwrap() as u8).collect();
+        let pixels: Vec<u8> = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
         let most = told["tolerance"].as_u64().unwrap_or(0) as u8;
         let size = |side: &str| told[side].as_u64().unwrap() as u32;
         match &found {

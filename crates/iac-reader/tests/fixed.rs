@@ -166,7 +166,7 @@ where
             // Memory of unknown alignment may be anywhere.
             assert_eq!(source, "memory");
         }
-        assert!(pack.reader().verify(&iac_reader::VerifyOptions::default()).is_sound());
+        assert!(pack.reader().verify(&VerifyOptions::default()).is_sound());
     }
 }
 

@@ -224,7 +224,7 @@ mod tests {
     fn large_blocks_are_kept_for_the_next_that_is_about_as_large_within_bounds() {
         let layout = |size: usize| Layout::from_size_align(size, HEAD).unwrap();
         let mut kept = Kept { blocks: Vec::new(), bytes: 0 };
-        let mut put = |kept: &mut Kept, size: usize| {
+        let put = |kept: &mut Kept, size: usize| {
             let (layout, block) = obtain(layout(size)).unwrap();
             kept.put(layout, block);
             block
