@@ -84,13 +84,11 @@ fn read(file: Vec<u8>, limits: &Limits, jpeg: Result<&Codec, String>) -> Result<
     let is_apart = stored > 1 && number(&mut decoder, Tag::PlanarConfiguration)? == Some(2);
     // The library reads neither palettes nor channels that lie apart, but their numbers as if each
     // were a grey image.
-    let (color, planes, file) = if is_apart {
-        (decoder.colortype().map_err(fail)?, stored, gray_images(&mut decoder, &file, stored)?)
-    } else if palette.is_some() {
+    let color = if palette.is_some() {
         let bits = number(&mut decoder, Tag::BitsPerSample)?.and_then(|bits| bits.try_into().ok());
-        (ColorType::Gray(bits.unwrap_or(1)), 1, gray_images(&mut decoder, &file, 1)?)
+        ColorType::Gray(bits.unwrap_or(1))
     } else {
-        (decoder.colortype().map_err(fail)?, 1, file)
+        decoder.colortype().map_err(fail)?
     };
     let channels = match (&palette, color) {
         (Some(_), ColorType::Gray(1 | 2 | 4 | 8)) if stored == 1 => Channels::Rgb,
@@ -111,6 +109,16 @@ fn read(file: Vec<u8>, limits: &Limits, jpeg: Result<&Codec, String>) -> Result<
     if bits < 8 && !matches!(color, ColorType::Gray(1 | 2 | 4)) {
         return Err(format!("has {bits} bits in each of several channels, which is not supported"));
     }
+    // Of a palette one number is stored, of other pixels what their channels are.
+    let kept = channels.count();
+    let planes = if is_apart { kept } else { 1 };
+    let file = if is_apart {
+        gray_images(&mut decoder, &file, usize::from(stored), planes)?
+    } else if palette.is_some() {
+        gray_images(&mut decoder, &file, 1, 1)?
+    } else {
+        file
+    };
     let mut decoder = Decoder::new(Cursor::new(file)).map_err(fail)?.with_limits(bounds);
     let mut decoded = Vec::new();
     for plane in 0..planes {
@@ -121,8 +129,6 @@ fn read(file: Vec<u8>, limits: &Limits, jpeg: Result<&Codec, String>) -> Result<
     }
     let stored = if is_apart { usize::from(stored) } else { usize::from(color.num_samples()) };
     let pixels = check_size(width, height, 1, limits)?;
-    // Of a palette one number is stored, of other pixels what their channels are.
-    let kept = channels.count();
     let first = decoded.first();
     let samples = match (first, palette) {
         (Some(DecodingResult::U8(bytes)), Some(palette)) => {
@@ -267,11 +273,13 @@ fn colored(indices: &[u8], palette: &[u16]) -> Result<Vec<u8>, String> {
     Ok(pixels)
 }
 
-/// The file in front of directories which say that it holds grey images, one for each channel.
+/// The file in front of directories which say that it holds grey images: the first `wanted` of its
+/// `count` channels.
 fn gray_images(
     decoder: &mut Decoder<impl Read + Seek>,
     file: &[u8],
-    count: u16,
+    count: usize,
+    wanted: usize,
 ) -> Result<Vec<u8>, String> {
     let is_little = file.starts_with(b"II");
     let bytes_of = |value: u64, bytes: usize| -> Vec<u8> {
@@ -296,7 +304,7 @@ fn gray_images(
         ChunkType::Tile => tiles,
     };
     let mut pointer_at = first_at;
-    for plane in 0..usize::from(count) {
+    for plane in 0..wanted {
         let mut entries: Vec<(u16, Vec<u64>)> = Vec::new();
         for tag in [
             Tag::ImageWidth,
@@ -318,7 +326,7 @@ fn gray_images(
         entries.push((Tag::SamplesPerPixel.to_u16(), vec![1]));
         for (tag, moved) in [(offsets, moved), (lengths, 0)] {
             let values = decoder.get_tag_u64_vec(tag).map_err(fail)?;
-            let each = values.len().checked_div(usize::from(count)).unwrap_or(0).max(1);
+            let each = values.len().checked_div(count).unwrap_or(0).max(1);
             let part = values.chunks(each).nth(plane).unwrap_or_default();
             let part = part.iter().map(|value| value.saturating_add(moved)).collect();
             entries.push((tag.to_u16(), part));
