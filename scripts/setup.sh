@@ -42,6 +42,8 @@ packages=()
 compiler_works || packages+=(build-essential)
 have cmake || packages+=(cmake)
 have nasm || packages+=(nasm)
+# What volumes are compared with in the tests.
+have dcm2niix || packages+=(dcm2niix)
 venv_works || packages+=(python3 python3-venv)
 rust_missing=false
 if ! rust_works; then
@@ -52,7 +54,7 @@ fi
 if [ ${#packages[@]} -gt 0 ]; then
     if ! have apt-get; then
         say "this system has no apt-get; please install what is missing and run this again:"
-        say "  C and C++17 compiler, make, cmake, nasm, python3 with venv, curl"
+        say "  C and C++17 compiler, make, cmake, nasm, dcm2niix, python3 with venv, curl"
         die "  missing, by Debian's names: ${packages[*]}"
     fi
     as_root=()

@@ -37,6 +37,8 @@ mod syntax;
 mod tables;
 mod text;
 mod values;
+#[cfg(feature = "volumes")]
+pub mod volume;
 mod write;
 
 pub use attributes::Attributes;

@@ -27,13 +27,14 @@ pub struct Window {
 }
 
 /// A table that samples are looked up in.
-struct Lut {
+#[derive(Debug, PartialEq)]
+pub(super) struct Lut {
     first: i32,
     entries: Vec<u16>,
 }
 
 impl Lut {
-    fn get(&self, sample: i32) -> u16 {
+    pub(super) fn get(&self, sample: i32) -> u16 {
         let last = self.entries.len().saturating_sub(1);
         let place = usize::try_from(sample.saturating_sub(self.first)).unwrap_or(0).min(last);
         self.entries.get(place).copied().unwrap_or(0)
@@ -150,16 +151,18 @@ fn to_byte(value: f64) -> u8 {
 
 #[allow(clippy::cast_possible_truncation)] // The nearest value that the type can express is meant.
 fn values(pixels: &Pixels, data: &DataSet) -> Vec<f32> {
-    let lut = data
-        .get(MODALITY_LUT)
-        .and_then(|element| element.items()?.first())
-        .and_then(|item| table(item, LUT_DESCRIPTOR, LUT_DATA));
-    if let Some((lut, _)) = lut {
+    if let Some(lut) = modality_lut(data) {
         return pixels.samples.iter().map(|sample| f32::from(lut.get(sample))).collect();
     }
     let (slope, intercept) =
         (real(data, SLOPE).unwrap_or(1.0), real(data, INTERCEPT).unwrap_or(0.0));
     pixels.samples.iter().map(|sample| (f64::from(sample) * slope + intercept) as f32).collect()
+}
+
+/// The modality LUT of an object.
+pub(super) fn modality_lut(data: &DataSet) -> Option<Lut> {
+    let item = data.get(MODALITY_LUT)?.items()?.first()?;
+    table(item, LUT_DESCRIPTOR, LUT_DATA).map(|(lut, _)| lut)
 }
 
 fn real(data: &DataSet, tag: Tag) -> Option<f64> {
@@ -183,7 +186,7 @@ fn range(values: &[f32]) -> Window {
 }
 
 /// The linear function of PS3.3 C.11.2.1.2.
-fn windowed(value: f64, window: Window) -> u8 {
+pub(super) fn windowed(value: f64, window: Window) -> u8 {
     let (center, width) = (window.center - 0.5, window.width - 1.0);
     if value <= center - width / 2.0 {
         return 0;

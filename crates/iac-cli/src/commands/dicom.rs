@@ -29,7 +29,8 @@ use crate::progress::{Shown, Unit};
 Examples:
   iac dicom series patient.rad.iac
   iac dicom export patient.rad.iac --dir out/ --transfer-syntax explicit
-  iac dicom deid-check patient.rad.iac")]
+  iac dicom deid-check patient.rad.iac
+  iac dicom volume patient.rad.iac --series 0 -o chest.nii.gz")]
 pub(crate) struct DicomArgs {
     #[command(subcommand)]
     action: Action,
@@ -40,6 +41,7 @@ enum Action {
     Series(SeriesArgs),
     Export(ExportArgs),
     DeidCheck(super::deid::CheckArgs),
+    Volume(super::dicom_volume::VolumeArgs),
 }
 
 /// List series with their geometry, and slices that are missing
@@ -99,6 +101,7 @@ pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
         Action::Series(arguments) => series(arguments, common),
         Action::Export(arguments) => export(arguments, common),
         Action::DeidCheck(arguments) => super::deid::check(arguments, common),
+        Action::Volume(arguments) => super::dicom_volume::run(arguments, common),
     }
 }
 

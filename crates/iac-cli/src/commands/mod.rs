@@ -10,6 +10,8 @@ pub(crate) mod deid;
 pub(crate) mod demo;
 #[cfg(feature = "dicom")]
 pub(crate) mod dicom;
+#[cfg(feature = "dicom")]
+mod dicom_volume;
 pub(crate) mod digest;
 pub(crate) mod extract;
 pub(crate) mod info;
