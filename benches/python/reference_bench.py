@@ -6,6 +6,7 @@ all threads) that the whole command took.
 """
 
 import gc
+import io
 import itertools
 import json
 import os
@@ -15,6 +16,7 @@ import zlib
 
 import numpy
 import pyarrow
+import pydicom
 from iatro import iac
 from iatro.iac.adapters import dicom, features, text, tiles
 
@@ -419,6 +421,40 @@ def read_dicom(command):
     return measured(work)
 
 
+def use_volume(command):
+    STATE["volume_path"] = command["path"]
+    return {}
+
+
+def read_volume(command):
+    """Opens the pack and stacks all slices as floats.
+
+    The order of the slices is that of the rows, or, with "sorted", is found by reading the objects,
+    which is the only way to their positions.
+    """
+
+    def work():
+        reader = dicom.DicomPatientReader(STATE["volume_path"])
+        rows = range(reader.record_count)
+        if command["sorted"]:
+            positions = [
+                pydicom.dcmread(io.BytesIO(reader.read_dicom(row)), stop_before_pixels=True)[
+                    "ImagePositionPatient"
+                ].value[2]
+                for row in rows
+            ]
+            rows = [rows[at] for at in numpy.argsort(positions)]
+        first = reader.read_pixel_array(rows[0])
+        volume = numpy.empty((len(rows), *first.shape), dtype="f4")
+        for place, row in zip(volume, rows):
+            # Slope and intercept are the same for all, and known.
+            numpy.add(reader.read_pixel_array(row), numpy.float32(-1024), out=place)
+        reader.close()
+        STATE["volume"] = volume
+
+    return measured(work)
+
+
 def open_dicom(command):
     """From the path of a pack to its list of series."""
 
@@ -430,6 +466,11 @@ def open_dicom(command):
             reader.close()
 
     return measured(work)
+
+
+def check_volume(command):
+    """The sum of the voxels, to be compared with ours."""
+    return {"sum": float(STATE["volume"].sum(dtype="f8"))}
 
 
 COMMANDS = {
@@ -470,6 +511,9 @@ COMMANDS = {
         check_dicom,
         read_dicom,
         open_dicom,
+        use_volume,
+        read_volume,
+        check_volume,
     )
 }
 

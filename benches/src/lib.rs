@@ -29,6 +29,7 @@ pub mod serve;
 pub mod texts;
 pub mod tiles;
 pub mod tiles_build;
+pub mod volume;
 pub mod writes;
 
 /// What can go wrong ends the program with a message.

@@ -21,6 +21,7 @@ use iac_benches::reads::Reads;
 use iac_benches::report::{Goal, Section, to_json};
 use iac_benches::tiles::Tiles;
 use iac_benches::tiles_build::TilesBuild;
+use iac_benches::volume::Volumes;
 use iac_benches::writes::Writes;
 use iac_benches::{Result, process, sample, serve};
 use serde_json::json;
@@ -58,7 +59,7 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 16] = [
+const SECTIONS: [&str; 18] = [
     "reads-1k",
     "reads-4-60k",
     "open-200k",
@@ -76,6 +77,7 @@ const SECTIONS: [&str; 16] = [
     "tiles-build",
     "features",
     "dicom",
+    "volume",
 ];
 
 enum Task {
@@ -91,6 +93,7 @@ enum Task {
     TilesBuild(TilesBuild),
     Features(Features),
     Dicom(Dicom),
+    Volumes(Volumes),
 }
 
 fn main() -> Result<()> {
@@ -128,6 +131,7 @@ fn main() -> Result<()> {
             Task::TilesBuild(build) => build.run(folder)?,
             Task::Features(features) => vec![features.run(folder, reference)?],
             Task::Dicom(dicom) => dicom.run(folder, reference)?,
+            Task::Volumes(volumes) => vec![volumes.run(folder, reference)?],
         };
         for section in measured {
             println!("{section}");
@@ -149,7 +153,7 @@ fn main() -> Result<()> {
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 16] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 18] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",
@@ -272,6 +276,7 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 16] {
         efforts: if quick { 3 } else { 9 },
         rounds,
     };
+    let volumes = Volumes { slices: if quick { 12 } else { 300 }, rounds };
     [
         Task::Reads(kilobyte),
         Task::Reads(tiles),
@@ -290,5 +295,6 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 16] {
         Task::TilesBuild(tiles_build),
         Task::Features(features),
         Task::Dicom(dicom),
+        Task::Volumes(volumes),
     ]
 }

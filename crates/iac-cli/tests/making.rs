@@ -270,7 +270,7 @@ fn the_demo_keeps_a_folder_and_its_hints_work() {
         names.push("notes.iac");
     }
     if cfg!(all(feature = "dicom", feature = "jxl")) {
-        names.extend(["scans", "scans.rad.iac"]);
+        names.extend(["scans", "scans.png", "scans.rad.iac"]);
     }
     if cfg!(all(feature = "tiles", feature = "features")) {
         names.push("cohort.features.iac");

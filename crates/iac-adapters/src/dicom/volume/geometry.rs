@@ -39,9 +39,9 @@ pub(crate) fn length(vector: Vector) -> f64 {
 pub struct Plane {
     /// Centre of the first voxel in millimetres, in DICOM's axes (left, posterior, head).
     pub position: [f64; 3],
-    /// The direction in which columns count up.
+    /// The direction in which columns count up, of length 1.
     pub row: [f64; 3],
-    /// The direction in which rows count up.
+    /// The direction in which rows count up, of length 1.
     pub column: [f64; 3],
     /// Distance between rows, and between columns, in millimetres.
     pub spacing: [f64; 2],
@@ -77,6 +77,9 @@ impl Plane {
         if spacing.iter().any(|one| *one <= 0.0) {
             return Err(Misplaced::BadSpacing { spacing: Some(spacing) });
         }
+        // What is left is rounding of the digits that files hold.
+        let [of_row, of_column] = lengths;
+        let (row, column) = (times(row, 1.0 / of_row), times(column, 1.0 / of_column));
         Ok(Self { position, row, column, spacing })
     }
 

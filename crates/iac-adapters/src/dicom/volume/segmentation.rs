@@ -1,6 +1,6 @@
 //! Segmentations as labels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dicom_core::Tag;
 use iac_format::ErrorKind;
@@ -22,6 +22,8 @@ use crate::error::{AdapterError, Result};
 const SAME: f64 = 5e-4;
 /// Slices that a grid of its own may have.
 const MOST_SLICES: f64 = 65_535.0;
+/// Numbers of segments that samples name and nothing describes, that are listed.
+const MOST_STRANGERS: usize = 1000;
 
 /// What the samples of a segmentation mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,14 +204,23 @@ impl<'a> Segmentation<'a> {
             order.retain(|it| it.segment.is_some_and(|number| labels.contains_key(&number)));
             order.sort_by_key(|slice| slice.segment);
         }
+        let mut strangers = BTreeSet::new();
         self.place(grid, order.into_iter(), &mut faults, |voxel| {
-            if voxel.fraction >= 0.5
-                && let Some(label) = labels.get_mut(&voxel.segment)
-                && canvas.put(voxel.slice, voxel.index, label.value)
-            {
+            let Some(label) = labels.get_mut(&voxel.segment) else {
+                if strangers.len() < MOST_STRANGERS {
+                    strangers.insert(voxel.segment);
+                }
+                return;
+            };
+            if voxel.fraction >= 0.5 && canvas.put(voxel.slice, voxel.index, label.value) {
                 label.voxels = label.voxels.saturating_add(1);
             }
         })?;
+        faults.extend(strangers.into_iter().map(|number| LabelFault {
+            number: Some(number),
+            part: None,
+            reason: LabelFaultReason::UnknownSegment,
+        }));
         self.tell_strangers(&labels, &mut faults);
         canvas.finish(labels.into_values().collect(), faults)
     }

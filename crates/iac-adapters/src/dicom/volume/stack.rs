@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::affine::{Affine, count};
-use super::geometry::{Vector, dot, length, minus, plus, times};
+use super::geometry::{Vector, dot, length, minus, times};
 use super::marks::Attribute;
 use super::slice::Slice;
 
@@ -364,9 +364,4 @@ fn uneven(slices: &[(&Slice, f64)], usual: f64, allowed: f64, problems: &mut Vec
     if !odd.is_empty() {
         problems.push(StackProblem::Uneven { distances: [least, most], pairs: odd });
     }
-}
-
-/// A place on the line of a stack, for what lies between its slices.
-pub(super) fn on_plane(origin: Vector, normal: Vector, position: f64) -> Vector {
-    plus(origin, times(normal, position - dot(origin, normal)))
 }

@@ -36,9 +36,9 @@ const SOURCES: &str = "cohort";
 const PACK: &str = "cohort.iac";
 /// The notes as a pack of clinical text.
 const NOTES_PACK: &str = "notes.iac";
-/// A series of slices, and its pack.
+/// A series of slices, its pack, and three planes of it.
 #[cfg(feature = "dicom")]
-const SCANS: [&str; 2] = ["scans", "scans.rad.iac"];
+const SCANS: [&str; 3] = ["scans", "scans.rad.iac", "scans.png"];
 
 /// Make a small synthetic cohort, pack it, verify it, read it back, and show the rates
 ///
@@ -123,6 +123,8 @@ fn check_free(dir: &Path) -> Result<()> {
         SCANS[0],
         #[cfg(feature = "dicom")]
         SCANS[1],
+        #[cfg(feature = "dicom")]
+        SCANS[2],
     ];
     #[cfg(all(feature = "tiles", feature = "features"))]
     let names = names.into_iter().chain(tiles::NAMES);
@@ -207,7 +209,7 @@ fn work(home: &Path, common: &Common) -> Result<Done> {
         #[cfg(all(feature = "tiles", feature = "features"))]
         tiles: tiles::pack_tiles(home, common)?,
         #[cfg(feature = "dicom")]
-        scans: scans::pack_scans(&home.join(SCANS[0]), &home.join(SCANS[1]), common)?,
+        scans: scans::pack_scans(SCANS.map(|name| home.join(name)), common)?,
     })
 }
 

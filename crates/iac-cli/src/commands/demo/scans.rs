@@ -7,22 +7,48 @@ use iatrocache::adapters::dicom::{
     DataSet, DicomFile, DicomInputs, DicomPackBuilder, DicomPackReader, Element, Tag, VR,
 };
 use iatrocache::{ErrorKind, compiled_codecs};
+use iatrocache::adapters::dicom::volume::{PlaneOptions, VolumeOptions};
+use iatrocache::ops::OpsError;
+use iatrocache::ops::pictures::write_png;
 use serde_json::{Value, json};
 
 use super::cohort::Random;
 use crate::cli::Common;
 use crate::failure::{Failure, Report, Result};
 use crate::human;
+use crate::place::NewFile;
 use crate::progress::{Shown, Unit};
 
 /// Slices of the series, and pixels of each side.
 const SLICES: u16 = 24;
 const SIDE: u16 = 128;
 
+/// Reads the series as a volume, and writes a picture of three planes of it.
+fn show(pack: &DicomPackReader, picture: &Path, common: &Common) -> Result<[usize; 3]> {
+    for series in pack.series() {
+        let found = pack.volume_stacks(series)?;
+        let Some(stack) = found.stacks.first() else { continue };
+        let options = VolumeOptions::default().with_workers(common.workers);
+        let volume = pack.read_volume(stack, &options)?;
+        let planes = volume.planes(None, &PlaneOptions::default())?;
+        let png = write_png(&planes.as_view()).map_err(|source| {
+            let path = picture.to_owned();
+            Failure::from(OpsError::Picture { path, row: None, source: Box::new(source) })
+        })?;
+        let mut file = NewFile::create(picture, false)?;
+        file.write(&png)?;
+        file.publish()?;
+        return Ok(volume.voxels.shape());
+    }
+    let message = format!("{}: the series is no volume", pack.reader().path());
+    Err(Report::new(ErrorKind::Damaged, message).into())
+}
+
 /// What was done with the series; nothing where this build cannot encode images.
 pub(super) struct Scans(Option<Done>);
 
 struct Done {
+    shape: [usize; 3],
     instances: u64,
     source_bytes: u64,
     file_bytes: u64,
@@ -122,7 +148,8 @@ fn file(elements: Vec<Element>) -> Result<Vec<u8>> {
 }
 
 /// Makes the series, packs it, reads every object and compares it with its file.
-pub(super) fn pack_scans(folder: &Path, path: &Path, common: &Common) -> Result<Scans> {
+pub(super) fn pack_scans(places: [PathBuf; 3], common: &Common) -> Result<Scans> {
+    let [folder, path, picture] = &places;
     if !cfg!(feature = "jxl") || !compiled_codecs().contains(&"jxl") {
         return Ok(Scans(None));
     }
@@ -164,7 +191,9 @@ pub(super) fn pack_scans(folder: &Path, path: &Path, common: &Common) -> Result<
         let message = format!("{}: an object differs from its file", path.display());
         return Err(Report::new(ErrorKind::Damaged, message).path(path).into());
     }
+    let shape = show(&pack, picture, common)?;
     Ok(Scans(Some(Done {
+        shape,
         instances: report.instances,
         source_bytes,
         file_bytes: report.written.file_bytes,
@@ -179,7 +208,7 @@ impl Scans {
                 "  scans     skipped: this build cannot encode JPEG XL (feature jxl)".to_owned()
             }
             Some(done) => format!(
-                "  scans     {} of {} in a DICOM pack of {}, read back and compared at {}",
+                "  scans     {} of {} in a DICOM pack of {}, read back and compared at {}; three planes in scans.png",
                 human::counted(done.instances, "object"),
                 human::bytes(done.source_bytes),
                 human::bytes(done.file_bytes),
@@ -194,6 +223,7 @@ impl Scans {
                 "instances": done.instances,
                 "source_bytes": done.source_bytes,
                 "file_bytes": done.file_bytes,
+                "volume": done.shape,
             })
         })
     }

@@ -1,0 +1,22 @@
+//! Volumes of files with many frames: doses, segmentations, parametric maps, structures on them.
+#![cfg(feature = "volumes")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    missing_docs
+)]
+
+#[path = "volumes/files.rs"]
+mod files;
+#[path = "volumes/hostile.rs"]
+mod hostile;
+#[path = "volumes/labels.rs"]
+mod labels;
+#[path = "volumes/support.rs"]
+mod support;
+#[path = "volumes/values.rs"]
+mod values;
