@@ -123,8 +123,7 @@ impl Volumes {
             };
             drop(ours);
             let (_, one) = measure(|| volume(ONE, options))?;
-            let (_, stored) =
-                measure(|| volume(TWO, options.with_values(VolumeValues::Stored)))?;
+            let (_, stored) = measure(|| volume(TWO, options.with_values(VolumeValues::Stored)))?;
             // The first round of each side is for warming up.
             if round > 0 {
                 series.add("two", two);

@@ -16,6 +16,8 @@ mod files;
 mod hostile;
 #[path = "volumes/labels.rs"]
 mod labels;
+#[path = "volumes/packs.rs"]
+mod packs;
 #[path = "volumes/support.rs"]
 mod support;
 #[path = "volumes/values.rs"]

@@ -83,9 +83,8 @@ fn files_that_exist_are_replaced_only_when_asked_to_and_nothing_else_is_left() {
     volume.save_npy(&path, &SaveOptions::default().with_overwrite(true)).unwrap();
     assert!(std::fs::read(&path).unwrap().len() > 1600);
     // A folder cannot be replaced by a file.
-    let error = volume
-        .save_nifti(folder.path(), &SaveOptions::default().with_overwrite(true))
-        .unwrap_err();
+    let error =
+        volume.save_nifti(folder.path(), &SaveOptions::default().with_overwrite(true)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }

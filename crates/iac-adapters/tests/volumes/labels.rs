@@ -90,7 +90,9 @@ fn frames_that_fit_no_slice_are_reported_and_not_moved() {
     );
     let drawn = seg.segmentation().unwrap().labels_on(&stack, &options()).unwrap();
     let found: Vec<_> = drawn.faults.iter().map(|it| (it.part, it.reason.clone())).collect();
-    assert!(matches!(&found[0], (Some(0), LabelFaultReason::OffPlane { distance, .. }) if (*distance - 0.5).abs() < 1e-9));
+    assert!(
+        matches!(&found[0], (Some(0), LabelFaultReason::OffPlane { distance, .. }) if (*distance - 0.5).abs() < 1e-9)
+    );
     assert_eq!(found[1], (Some(1), LabelFaultReason::OtherGrid));
     assert_eq!(found[2], (Some(2), LabelFaultReason::Outside { voxels: 6 }));
     assert!(matches!(found[3], (Some(4), LabelFaultReason::OffPlane { .. })));
@@ -144,16 +146,17 @@ fn samples_of_a_label_map_are_numbers_of_segments() {
     let drawn = file.segmentation().unwrap().labels_on(&only_stack(&ct()), &options()).unwrap();
     assert_eq!(labels(&drawn)[..4], [0, 300, 7, 0]);
     // A sample that names no segment is told, not dropped silently.
-    assert!(drawn.faults.iter().any(|it| it.number == Some(5)
-        && it.reason == LabelFaultReason::UnknownSegment));
+    assert!(
+        drawn
+            .faults
+            .iter()
+            .any(|it| it.number == Some(5) && it.reason == LabelFaultReason::UnknownSegment)
+    );
 }
 
 fn contour(kind: &str, points: &[[f64; 3]]) -> DataSet {
     let numbers: Vec<f64> = points.iter().flatten().copied().collect();
-    item(vec![
-        text(Tag(0x3006, 0x0042), VR::CS, kind),
-        decimals(Tag(0x3006, 0x0050), &numbers),
-    ])
+    item(vec![text(Tag(0x3006, 0x0042), VR::CS, kind), decimals(Tag(0x3006, 0x0050), &numbers)])
 }
 
 /// A rectangle in millimetres at a height.
@@ -185,10 +188,8 @@ fn structures(regions: Vec<(i64, &str, Vec<DataSet>)>) -> StructureSet {
             ])
         })
         .collect();
-    let file = parsed(vec![
-        sequence(Tag(0x3006, 0x0020), rois),
-        sequence(Tag(0x3006, 0x0039), contours),
-    ]);
+    let file =
+        parsed(vec![sequence(Tag(0x3006, 0x0020), rois), sequence(Tag(0x3006, 0x0039), contours)]);
     StructureSet::of(&file.data, "made up").unwrap()
 }
 
@@ -268,8 +269,7 @@ fn regions_cover_each_other_in_the_order_that_is_asked_for() {
 #[test]
 fn regions_of_another_frame_of_reference_are_not_drawn() {
     let stack = only_stack(&ct());
-    let mut set =
-        structures(vec![(1, "r", vec![rectangle([-4.5, 11.0, 1.5, 21.0], 100.0)])]);
+    let mut set = structures(vec![(1, "r", vec![rectangle([-4.5, 11.0, 1.5, 21.0], 100.0)])]);
     set.regions[0].frame_of_reference = "2.25.999".to_owned();
     let drawn = set.labels(&[0], &stack, &options()).unwrap();
     assert_eq!(drawn.labels[0].voxels, 0);

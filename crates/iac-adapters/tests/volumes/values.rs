@@ -45,7 +45,9 @@ fn dose(offsets: &[f64], scaling: &str) -> Vec<Element> {
         Element::new(
             PIXELS,
             VR::OW,
-            (0..18_u32).flat_map(|it| (it * 1_000_000_000 / 17).to_le_bytes()).collect::<Vec<_>>(),
+            (0..18_u64)
+                .flat_map(|it| ((it * 1_000_000_000 / 17) as u32).to_le_bytes())
+                .collect::<Vec<_>>(),
         ),
     ]);
     elements
@@ -107,7 +109,12 @@ fn a_scaling_or_slope_of_nothing_is_an_error_that_names_the_slice() {
     file.read_volume(&stack, &options().with_values(VolumeValues::Stored)).unwrap();
 }
 
-fn mapping(range: [f64; 2], slope: f64, intercept: f64, unit: &str) -> iac_adapters::dicom::DataSet {
+fn mapping(
+    range: [f64; 2],
+    slope: f64,
+    intercept: f64,
+    unit: &str,
+) -> iac_adapters::dicom::DataSet {
     let code = item(vec![text(Tag(0x0008, 0x0100), VR::SH, unit)]);
     item(vec![
         sequence(Tag(0x0040, 0x08EA), vec![code]),
@@ -210,5 +217,8 @@ fn uneven_and_duplicate_frames_are_refused_unless_asked_for() {
     let volume = file.read_volume(&stack, &last.with_uneven(true)).unwrap();
     let found: Vec<f32> = volume.voxels.as_f32().unwrap().iter().copied().collect();
     assert_eq!(found, [0.0, 10.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]);
-    assert_eq!(volume.slices.iter().map(|it| it.position).collect::<Vec<_>>(), [0.0, 2.0, 4.0, 8.0]);
+    assert_eq!(
+        volume.slices.iter().map(|it| it.position).collect::<Vec<_>>(),
+        [0.0, 2.0, 4.0, 8.0]
+    );
 }

@@ -10,7 +10,7 @@ use iatrocache::adapters::dicom::volume::{
     LabelVolume, OnDuplicate, PlaneOptions, SaveOptions, Volume, VolumeFile, VolumeOptions,
     VolumeReport, VolumeStack, VolumeValues,
 };
-use iatrocache::adapters::dicom::{DicomPackReader, Window};
+use iatrocache::adapters::dicom::{DicomPackReader, Series, Window};
 use iatrocache::ops::OpsError;
 use iatrocache::ops::pictures::write_png;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ Examples:
 
 Without -o and with --json, one line for each series: {\"series_idx\",\"series_uid\",\"modality\",
 \"stacks\":[{\"stack\",\"slices\",\"places\",\"size\",\"spacing\",\"tolerance\",\"deviation\",\"extent\",\"affine\",
-\"told_by\",\"regular\",\"problems\":[{\"kind\",\"message\"}]}],\"unplaced\":[{\"row\",\"frame\",\"reason\"}]}; a file
+\"placed\",\"told_by\",\"regular\",\"problems\":[{\"kind\",\"message\"}]}],\"unplaced\":[{\"row\",\"frame\",\"reason\"}]}; a file
 has no series. With -o, one object: {\"path\",\"shape\",\"type\",\"affine\",\"units\"} and, for labels,
 \"labels\":[{\"value\",\"number\",\"name\",\"voxels\"}],\"overlaps\":[{\"values\",\"voxels\"}],
 \"faults\":[{\"number\",\"part\",\"reason\"}]. Affines are those of DICOM (left, posterior, head).")]
@@ -67,6 +67,10 @@ pub(crate) struct VolumeArgs {
     /// Which of several slices in one place to take: first or last, by instance number
     #[arg(long, value_name = "WHICH", value_parser = which)]
     duplicates: Option<OnDuplicate>,
+    /// Take images in the order of their rows and frames, whatever is known of their places; files
+    /// then do not say where they lie
+    #[arg(long)]
+    in_order: bool,
     /// What becomes black and white in a picture: center,width [default: that of the slices]
     #[arg(long, value_name = "WINDOW", value_parser = window, allow_hyphen_values = true)]
     window: Option<Window>,
@@ -146,10 +150,22 @@ pub(crate) fn run(arguments: &VolumeArgs, common: &Common) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn of_file(file: &VolumeFile, arguments: &VolumeArgs) -> VolumeReport {
+    if arguments.in_order { file.stacks_in_order() } else { file.volume_stacks() }
+}
+
+fn of_series(
+    pack: &DicomPackReader,
+    series: &Series,
+    arguments: &VolumeArgs,
+) -> Result<VolumeReport> {
+    Ok(if arguments.in_order { pack.stacks_in_order(series)? } else { pack.volume_stacks(series)? })
+}
+
 fn list(source: &Source, arguments: &VolumeArgs, common: &Common, out: &mut Out) -> Result<()> {
     let pack = match source {
         Source::File(file) => {
-            let report = file.volume_stacks();
+            let report = of_file(file, arguments);
             if common.json {
                 return out.json(&to_json(&report));
             }
@@ -162,7 +178,7 @@ fn list(source: &Source, arguments: &VolumeArgs, common: &Common, out: &mut Out)
         if arguments.series.is_some_and(|wanted| wanted != series.series_idx) {
             continue;
         }
-        let report = pack.volume_stacks(series)?;
+        let report = of_series(pack, series, arguments)?;
         if common.json {
             let mut line = to_json(&report);
             if let Some(members) = line.as_object_mut() {
@@ -250,6 +266,7 @@ fn to_json(report: &VolumeReport) -> Value {
                 "deviation": stack.deviation,
                 "extent": [stack.positions.first(), stack.positions.last()],
                 "affine": stack.affine.matrix(),
+                "placed": stack.placed,
                 "told_by": told_by,
                 "regular": stack.is_regular(),
                 "problems": problems,
@@ -269,7 +286,7 @@ fn chosen(source: &Source, arguments: &VolumeArgs) -> Result<VolumeStack> {
     let mut stacks: Vec<(String, VolumeStack)> = Vec::new();
     match source {
         Source::File(file) => {
-            let found = file.volume_stacks().stacks;
+            let found = of_file(file, arguments).stacks;
             stacks.extend(found.into_iter().map(|stack| (String::new(), stack)));
         }
         Source::Pack(pack) => {
@@ -278,7 +295,7 @@ fn chosen(source: &Source, arguments: &VolumeArgs) -> Result<VolumeStack> {
                     continue;
                 }
                 let name = format!("series {}, ", series.series_idx);
-                let found = pack.volume_stacks(series)?.stacks;
+                let found = of_series(pack, series, arguments)?.stacks;
                 let wanted = found
                     .into_iter()
                     .enumerate()
@@ -357,12 +374,9 @@ enum Kind {
 fn kind(path: &Path) -> Result<Kind> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
     let name = name.unwrap_or_default();
-    for (ending, kind) in [
-        (".nii", Kind::Nifti),
-        (".nii.gz", Kind::Nifti),
-        (".npy", Kind::Npy),
-        (".png", Kind::Png),
-    ] {
+    for (ending, kind) in
+        [(".nii", Kind::Nifti), (".nii.gz", Kind::Nifti), (".npy", Kind::Npy), (".png", Kind::Png)]
+    {
         if name.ends_with(ending) {
             return Ok(kind);
         }

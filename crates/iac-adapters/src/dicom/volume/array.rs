@@ -140,6 +140,8 @@ pub struct Volume {
     pub voxels: Voxels,
     /// Column, row and slice of a voxel to millimetres in DICOM's axes (left, posterior, head).
     pub affine: Affine,
+    /// Whether the affine says where the volume lies, not only how large voxels are.
+    pub placed: bool,
     /// Slope and intercept that make values of stored voxels; nothing when that differs from slice
     /// to slice, or takes more. Values that were rescaled have 1 and 0.
     pub scale: Option<[f64; 2]>,
@@ -195,6 +197,7 @@ impl Volume {
         Self {
             voxels: self.voxels.rearranged([of_array(z), of_array(y), of_array(x)]),
             affine: self.affine.rearranged(axes, self.counts()),
+            placed: self.placed,
             scale: self.scale,
             units: self.units.clone(),
             window: self.window,

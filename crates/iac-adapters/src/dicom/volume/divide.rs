@@ -12,8 +12,8 @@ const TURNED: f64 = 5e-4;
 /// By how much its pixel spacings may, in millimetres.
 const SPACED: f64 = 1e-4;
 
-/// Stacks of slices, in the order of their first rows.
-pub(super) fn stacks(slices: Vec<Slice>) -> Vec<VolumeStack> {
+/// Stacks of slices, in the order of their first rows; `placed` is whether their places are known.
+pub(super) fn stacks(slices: Vec<Slice>, placed: bool) -> Vec<VolumeStack> {
     let mut all: Vec<Option<Slice>> = slices.into_iter().map(Some).collect();
     let mut parts = Vec::new();
     for group in alike(&all) {
@@ -24,7 +24,7 @@ pub(super) fn stacks(slices: Vec<Slice>) -> Vec<VolumeStack> {
         .into_iter()
         .filter_map(|Part { members, told_by }| {
             let slices = members.into_iter().filter_map(|at| all.get_mut(at)?.take()).collect();
-            VolumeStack::assemble(slices, told_by)
+            VolumeStack::assemble(slices, told_by, placed)
         })
         .collect();
     let first = |stack: &VolumeStack| stack.slices.iter().map(|it| (it.row, it.frame)).min();

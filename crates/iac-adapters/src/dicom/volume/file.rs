@@ -8,7 +8,6 @@ use iac_format::ErrorKind;
 use iac_ops::Progress;
 
 use super::array::Volume;
-use super::divide;
 use super::groups::{first, text};
 use super::mapping::Cache;
 use super::read::{Frames, VolumeOptions, read_quietly, read_volume, refused, refused_slice};
@@ -134,7 +133,7 @@ impl VolumeFile {
             }
             _ => 0,
         };
-        let form = Form { row: 0, frames, size, samples, voxel_type };
+        let form = Form { row: 0, frames, size, samples, voxel_type, in_order: false };
         let made = Self { name: name.to_owned(), pixels, form, packed, unused, file };
         let needed = made.bytes_of(u64::from(frames));
         if needed.is_none_or(|needed| u64::try_from(made.pixels.len()).is_ok_and(|it| it < needed))
@@ -179,9 +178,10 @@ impl VolumeFile {
         samples.checked_mul(u64::try_from(self.form.voxel_type.bytes()).ok()?)
     }
 
-    pub(super) fn slices(&self) -> Found {
+    fn slices(&self, in_order: bool) -> Found {
         let mut found = Found::default();
-        slices_of(&self.file.data, self.form, &mut Cache::default(), &mut found);
+        let form = Form { in_order, ..self.form };
+        slices_of(&self.file.data, form, &mut Cache::default(), &mut found);
         found
     }
 
@@ -190,8 +190,16 @@ impl VolumeFile {
     /// [`DicomPackReader::volume_stacks`]: crate::dicom::DicomPackReader::volume_stacks
     #[must_use]
     pub fn volume_stacks(&self) -> VolumeReport {
-        let Found { slices, unplaced } = self.slices();
-        VolumeReport { stacks: divide::stacks(slices), unplaced }
+        VolumeReport::of(self.slices(false), true)
+    }
+
+    /// The frames in their order, whatever is known of their places, as
+    /// [`DicomPackReader::stacks_in_order`] takes instances.
+    ///
+    /// [`DicomPackReader::stacks_in_order`]: crate::dicom::DicomPackReader::stacks_in_order
+    #[must_use]
+    pub fn stacks_in_order(&self) -> VolumeReport {
+        VolumeReport::of(self.slices(true), false)
     }
 
     /// Reads the frames of a stack into one array, as [`DicomPackReader::read_volume`] does.
@@ -225,7 +233,7 @@ impl VolumeFile {
     ///
     /// [`AdapterError::Source`] (kind `schema`) when it is none.
     pub fn segmentation(&self) -> Result<Segmentation<'_>> {
-        Segmentation::new(self, &self.file.data, self.slices())
+        Segmentation::new(self, &self.file.data, self.slices(false))
     }
 
     /// Single bits, the lowest of each byte first; frames follow each other without padding.

@@ -155,6 +155,7 @@ pub(super) struct Grid {
     /// Rows and columns.
     pub(super) size: [usize; 2],
     pub(super) affine: Affine,
+    pub(super) placed: bool,
     pub(super) normal: [f64; 3],
     pub(super) tolerance: f64,
     pub(super) frame_of_reference: String,
@@ -180,6 +181,7 @@ impl Grid {
                 .collect(),
             size,
             affine: stack.affine,
+            placed: stack.placed,
             normal: stack.normal,
             tolerance: stack.tolerance,
             frame_of_reference: frame_of_reference.unwrap_or_default(),
@@ -257,6 +259,7 @@ impl<'a> Canvas<'a> {
             volume: Volume {
                 voxels: Voxels::U16(voxels),
                 affine: self.grid.affine,
+                placed: self.grid.placed,
                 scale: Some([1.0, 0.0]),
                 units: String::new(),
                 window: None,

@@ -31,7 +31,8 @@ impl Volume {
     /// right, front and head; the array is not.
     ///
     /// `sform` holds the affine; `qform` is given as well when a rotation expresses it within 0.01
-    /// mm, which it does not for sheared (tilted) stacks.
+    /// mm, which it does not for sheared (tilted) stacks. A volume that is not placed has neither,
+    /// only the sizes of its voxels.
     ///
     /// # Errors
     ///
@@ -87,7 +88,9 @@ impl Volume {
         out.f32s(&[0.0; 4]);
         out.zeros(8);
         out.zeros(80 + 24);
-        out.i16s(&[if right { SCANNER } else { 0 }, SCANNER]);
+        // Without a place, only the sizes of voxels count.
+        let code = |holds: bool| if holds && self.placed { SCANNER } else { 0 };
+        out.i16s(&[code(right), code(true)]);
         out.f32s(&turn.quaternion);
         out.f32s(&ras.origin());
         for row in ras.matrix().iter().take(3) {

@@ -4,7 +4,6 @@ use iac_codec::SamplesMut;
 use iac_ops::Progress;
 
 use super::array::Volume;
-use super::divide;
 use super::mapping::Cache;
 use super::read::{Frames, VolumeOptions, read_quietly, read_volume, refused_slice};
 use super::report::VolumeReport;
@@ -45,12 +44,22 @@ impl DicomPackReader {
     ///
     /// As [`attributes`](Self::attributes) and [`shape`](Self::shape).
     pub fn volume_stacks(&self, series: &Series) -> Result<VolumeReport> {
-        let Found { slices, unplaced } = self.slices(&self.rows_of(series)?)?;
-        Ok(VolumeReport { stacks: divide::stacks(slices), unplaced })
+        Ok(VolumeReport::of(self.slices(&self.rows_of(series)?, false)?, true))
+    }
+
+    /// The images of a series in the order of their rows, whatever is known of their places: for
+    /// those that have none. Distances are those that are stated, else 1; the volume and its files
+    /// do not say where it lies.
+    ///
+    /// # Errors
+    ///
+    /// As [`volume_stacks`](Self::volume_stacks).
+    pub fn stacks_in_order(&self, series: &Series) -> Result<VolumeReport> {
+        Ok(VolumeReport::of(self.slices(&self.rows_of(series)?, true)?, false))
     }
 
     /// The slices of instances that have images.
-    pub(super) fn slices(&self, rows: &[u64]) -> Result<Found> {
+    pub(super) fn slices(&self, rows: &[u64], in_order: bool) -> Result<Found> {
         let (mut found, mut cache) = (Found::default(), Cache::default());
         for row in rows.iter().copied() {
             let Some(pixel_type) = self.pixel_type(row)? else {
@@ -64,6 +73,7 @@ impl DicomPackReader {
                 size: [shape.height(), shape.width()],
                 samples: shape.channels(),
                 voxel_type: voxel_type(pixel_type),
+                in_order,
             };
             slices_of(&self.data_set(row)?, form, &mut cache, &mut found);
         }

@@ -240,6 +240,7 @@ pub(super) fn read_volume(
     Ok(Volume {
         voxels,
         affine: stack.affine,
+        placed: stack.placed,
         scale,
         units,
         window: first.window,

@@ -27,7 +27,7 @@ impl DicomPackReader {
     /// `schema`) when it is none.
     pub fn segmentation(&self, row: u64) -> Result<Segmentation<'_>> {
         let data = self.data_set(row)?;
-        Segmentation::new(self, &data, self.slices(&[row])?)
+        Segmentation::new(self, &data, self.slices(&[row], false)?)
     }
 
     /// The stack of the series that an instance refers to: the one that holds most of `images` where

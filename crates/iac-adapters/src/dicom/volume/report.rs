@@ -1,6 +1,7 @@
 //! What was found in a series.
 
-use super::slice::Unplaced;
+use super::divide;
+use super::slice::{Found, Unplaced};
 use super::stack::VolumeStack;
 
 /// The stacks of a series or of an object, and the images that belong to none.
@@ -11,4 +12,10 @@ pub struct VolumeReport {
     pub stacks: Vec<VolumeStack>,
     /// Images whose place is not known.
     pub unplaced: Vec<Unplaced>,
+}
+
+impl VolumeReport {
+    pub(super) fn of(found: Found, placed: bool) -> Self {
+        Self { stacks: divide::stacks(found.slices, placed), unplaced: found.unplaced }
+    }
 }

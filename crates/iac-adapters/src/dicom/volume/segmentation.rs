@@ -169,6 +169,7 @@ impl<'a> Segmentation<'a> {
         let volume = Volume {
             voxels: Voxels::F32(array(path, shape, values)?),
             affine: grid.affine,
+            placed: grid.placed,
             scale: Some([1.0, 0.0]),
             units: "1".to_owned(),
             window: None,
@@ -413,6 +414,7 @@ impl<'a> Segmentation<'a> {
             planes,
             size: lowest.size.map(|side| usize::try_from(side).unwrap_or(usize::MAX)),
             affine: Affine::new(steps, lowest.plane.position),
+            placed: true,
             normal,
             tolerance: tolerance(spacing),
             frame_of_reference: self.frame_of_reference.clone(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use dicom_core::Tag;
 
+use super::affine::count;
 use super::geometry::{Misplaced, Numbers, Plane, dot, plus, times};
 use super::groups::{Groups, exactly, first, items, numbers, text};
 use super::mapping::{Cache, Mapping, World, modality_units};
@@ -99,6 +100,8 @@ pub(super) struct Form {
     /// Samples of a pixel.
     pub(super) samples: u32,
     pub(super) voxel_type: VoxelType,
+    /// Whether slices are taken one behind the other, whatever is known of their places.
+    pub(super) in_order: bool,
 }
 
 /// Slices that have a place, and images that have none.
@@ -117,10 +120,15 @@ pub(super) fn slices_of(data: &DataSet, form: Form, cache: &mut Cache, found: &m
     let number = data.get(Tag(0x0020, 0x0013)).and_then(first).map(to_whole);
     let prefers_world = plain(Tag(0x0008, 0x0016)) == "1.2.840.10008.5.1.4.1.1.30";
     let frame_of_reference = plain(Tag(0x0020, 0x0052));
-    let offsets = Offsets::of(data, form.frames);
+    let offsets = if form.in_order { Offsets::None } else { Offsets::of(data, form.frames) };
     for frame in 0..form.frames {
         let groups = Groups::new(data, usize::try_from(frame).unwrap_or(usize::MAX));
-        let plane = plane_of(&groups, &offsets, frame).and_then(|plane| {
+        let plane = if form.in_order {
+            Ok(behind(&groups, found.slices.len()))
+        } else {
+            plane_of(&groups, &offsets, frame)
+        };
+        let plane = plane.and_then(|plane| {
             if form.samples == 1 {
                 Ok(plane)
             } else {
@@ -158,6 +166,23 @@ pub(super) fn slices_of(data: &DataSet, form: Form, cache: &mut Cache, found: &m
             window: window(&groups),
             segment,
         });
+    }
+}
+
+/// The plane of the n-th image where nothing but the order counts: millimetres where they are
+/// stated, else 1 for a voxel.
+fn behind(groups: &Groups<'_>, number: usize) -> Plane {
+    let spacing = match groups.exactly(PIXEL_MEASURES, PIXEL_SPACING) {
+        Numbers::Are(spacing) if spacing.iter().all(|one| *one > 0.0) => spacing,
+        _ => [1.0, 1.0],
+    };
+    let stated = groups.number(PIXEL_MEASURES, SLICE_SPACING).map(f64::abs);
+    let between = stated.filter(|spacing| *spacing > 0.0).unwrap_or(1.0);
+    Plane {
+        position: [0.0, 0.0, between * count(number)],
+        row: [1.0, 0.0, 0.0],
+        column: [0.0, 1.0, 0.0],
+        spacing,
     }
 }
 

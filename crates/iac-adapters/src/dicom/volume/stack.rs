@@ -40,6 +40,9 @@ pub struct VolumeStack {
     pub deviation: f64,
     /// Column, row and place to millimetres (LPS). A single place has a step of 1 mm.
     pub affine: Affine,
+    /// Whether the affine says where the slices lie: not for those that were taken in the order of
+    /// rows and frames.
+    pub placed: bool,
     /// What stands in the way of a volume, or should be known of it.
     pub problems: Vec<StackProblem>,
 }
@@ -175,6 +178,7 @@ impl VolumeStack {
     pub(super) fn assemble(
         mut slices: Vec<Slice>,
         told_by: Vec<(Attribute, String)>,
+        placed: bool,
     ) -> Option<Self> {
         let normal = slices.iter().min_by_key(|it| (it.row, it.frame))?.plane.normal();
         slices.sort_by(|a, b| {
@@ -220,6 +224,7 @@ impl VolumeStack {
             tolerance: line.tolerance,
             deviation: line.deviation,
             affine: line.affine,
+            placed,
             problems,
             positions,
             slices,

@@ -44,7 +44,7 @@ fn found(objects: &[DataSet]) -> Found {
     let (mut found, mut cache) = (Found::default(), Cache::default());
     for (row, data) in (0..).zip(objects) {
         let (size, voxel_type) = ([6, 4], VoxelType::I16);
-        let form = Form { row, frames: 1, size, samples: 1, voxel_type };
+        let form = Form { row, frames: 1, size, samples: 1, voxel_type, in_order: false };
         slices_of(data, form, &mut cache, &mut found);
     }
     found
@@ -53,7 +53,7 @@ fn found(objects: &[DataSet]) -> Found {
 fn stacks_of(objects: &[DataSet]) -> Vec<VolumeStack> {
     let found = found(objects);
     assert!(found.unplaced.is_empty(), "{:?}", found.unplaced);
-    stacks(found.slices)
+    stacks(found.slices, true)
 }
 
 fn only(objects: &[DataSet]) -> VolumeStack {
@@ -197,7 +197,7 @@ fn two_orientations_and_two_sizes_are_stacks_of_their_own() {
         axial(2.0),
     ]);
     found.slices[4].size = [7, 4];
-    let stacks = stacks(found.slices);
+    let stacks = stacks(found.slices, true);
     assert_eq!(stacks.iter().map(rows).collect::<Vec<_>>(), [vec![0, 1], vec![3, 2], vec![4]]);
     assert!(stacks.iter().all(VolumeStack::is_regular));
 }
@@ -370,13 +370,13 @@ fn frames_take_their_own_groups_before_shared_ones() {
     let (mut found, mut cache) = (Found::default(), Cache::default());
     let (size, voxel_type) = ([6, 4], VoxelType::U16);
     // A fourth frame has no groups at all.
-    let form = Form { row: 0, frames: 4, size, samples: 1, voxel_type };
+    let form = Form { row: 0, frames: 4, size, samples: 1, voxel_type, in_order: false };
     slices_of(&data, form, &mut cache, &mut found);
     let unplaced: Vec<_> = found.unplaced.iter().map(|it| (it.frame, it.reason)).collect();
     assert_eq!(unplaced, [(2, Misplaced::NoPosition), (3, Misplaced::NoPosition)]);
     let mappings: Vec<_> = found.slices.iter().map(|it| it.modality.linear()).collect();
     assert_eq!(mappings, [Some([2.0, -5.0]), Some([2.0, 7.0])]);
-    let stacks = stacks(found.slices);
+    let stacks = stacks(found.slices, true);
     let frames: Vec<u32> = stacks[0].slices.iter().map(|slice: &Slice| slice.frame).collect();
     assert_eq!(frames, [1, 0]);
     assert_eq!(stacks[0].affine.steps(), [[3.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]]);
@@ -386,7 +386,7 @@ fn frames_take_their_own_groups_before_shared_ones() {
 fn frames_without_groups_or_offsets_have_no_place() {
     let (mut found, mut cache) = (Found::default(), Cache::default());
     let (size, voxel_type) = ([6, 4], VoxelType::U16);
-    let form = Form { row: 0, frames: 3, size, samples: 1, voxel_type };
+    let form = Form { row: 0, frames: 3, size, samples: 1, voxel_type, in_order: false };
     slices_of(&axial(1.0), form, &mut cache, &mut found);
     assert!(found.slices.is_empty());
     let reason = Misplaced::NoOffset { found: 0, frames: 3 };

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use iatrocache::adapters::dicom::volume::{PlaneOptions, VolumeOptions};
 use iatrocache::adapters::dicom::{
     DataSet, DicomFile, DicomInputs, DicomPackBuilder, DicomPackReader, Element, Tag, VR,
 };
-use iatrocache::{ErrorKind, compiled_codecs};
-use iatrocache::adapters::dicom::volume::{PlaneOptions, VolumeOptions};
 use iatrocache::ops::OpsError;
 use iatrocache::ops::pictures::write_png;
+use iatrocache::{ErrorKind, compiled_codecs};
 use serde_json::{Value, json};
 
 use super::cohort::Random;
