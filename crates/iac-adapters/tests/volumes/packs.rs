@@ -50,10 +50,8 @@ fn slice(series: u16, number: u16, slope: f64) -> Vec<Element> {
 fn structures(own: u16, refers_to: &str, images: &[&str]) -> Vec<Element> {
     let uid = |tag, uid: &str| text(tag, VR::UI, uid);
     let named = images.iter().map(|it| item(vec![uid(Tag(0x0008, 0x1155), it)])).collect();
-    let series = item(vec![
-        uid(Tag(0x0020, 0x000E), refers_to),
-        sequence(Tag(0x3006, 0x0016), named),
-    ]);
+    let series =
+        item(vec![uid(Tag(0x0020, 0x000E), refers_to), sequence(Tag(0x3006, 0x0016), named)]);
     let study = item(vec![sequence(Tag(0x3006, 0x0014), vec![series])]);
     let contour = item(vec![
         text(Tag(0x3006, 0x0042), VR::CS, "CLOSED_PLANAR"),
@@ -69,10 +67,7 @@ fn structures(own: u16, refers_to: &str, images: &[&str]) -> Vec<Element> {
         text(Tag(0x0010, 0x0020), VR::LO, "P1"),
         text(Tag(0x0020, 0x000D), VR::UI, "2.25.1"),
         text(Tag(0x0020, 0x000E), VR::UI, &format!("2.25.{own}")),
-        sequence(
-            Tag(0x3006, 0x0010),
-            vec![item(vec![sequence(Tag(0x3006, 0x0012), vec![study])])],
-        ),
+        sequence(Tag(0x3006, 0x0010), vec![item(vec![sequence(Tag(0x3006, 0x0012), vec![study])])]),
         sequence(
             Tag(0x3006, 0x0020),
             vec![item(vec![
@@ -139,7 +134,8 @@ fn a_series_is_read_in_the_order_of_its_places_with_the_rescale_of_each_slice() 
     assert_eq!(stored.nifti_header().unwrap_err().kind(), ErrorKind::Usage);
     for row in 0..5 {
         let (_, values) = pack.read_values(row).unwrap();
-        let slice: Vec<f32> = voxels.index_axis(ndarray::Axis(0), 4 - row as usize).iter().copied().collect();
+        let slice: Vec<f32> =
+            voxels.index_axis(ndarray::Axis(0), 4 - row as usize).iter().copied().collect();
         assert_eq!(values, slice);
     }
 }

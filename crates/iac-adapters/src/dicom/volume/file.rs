@@ -79,7 +79,7 @@ impl VolumeFile {
         let pixels = match found.map(|element| (element.tag, &element.value)) {
             Some((_, ElementValue::Bytes(bytes))) => bytes.clone(),
             Some(_) => {
-                let reason = "its frames are compressed, which packs can be read with";
+                let reason = "its frames are compressed, and files are read with others only";
                 return Err(wrong(ErrorKind::Unsupported, reason.to_owned()));
             }
             None => return Err(schema("it has no pixel data")),

@@ -114,25 +114,19 @@ impl Mapping {
     /// Puts the values of a frame's samples to their places.
     #[allow(clippy::cast_possible_truncation)] // The nearest value that the type has is meant.
     pub(super) fn apply(&self, samples: &Scratch, voxel_type: VoxelType, out: &mut [f32]) {
-        let mut places = out.iter_mut();
-        let mut put = |value: f32| {
-            if let Some(place) = places.next() {
-                *place = value;
-            }
-        };
         match self {
             Self::Identity | Self::Faulty(_) => {
-                samples.for_each(voxel_type, |sample| put(sample as f32));
+                samples.map_into(voxel_type, out, |sample| sample as f32);
             }
             Self::Linear { slope, intercept } => {
-                samples.for_each(voxel_type, |sample| put((sample * slope + intercept) as f32));
+                samples.map_into(voxel_type, out, |sample| (sample * slope + intercept) as f32);
             }
             Self::Table(lut) => {
-                samples.for_each(voxel_type, |sample| put(f32::from(lut.get(sample as i32))));
+                samples.map_into(voxel_type, out, |sample| f32::from(lut.get(sample as i32)));
             }
-            Self::World(spans) => samples.for_each(voxel_type, |sample| {
+            Self::World(spans) => samples.map_into(voxel_type, out, |sample| {
                 let value = spans.iter().find_map(|span| span.get(sample));
-                put(value.map_or(f32::NAN, |value| value as f32));
+                value.map_or(f32::NAN, |value| value as f32)
             }),
         }
     }

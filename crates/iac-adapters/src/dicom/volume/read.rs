@@ -289,15 +289,14 @@ pub(super) fn voxel_count(path: &str, shape: [usize; 3], bytes: usize, most: u64
     })
 }
 
-/// So many zeros, or an error.
+/// So many zeros, or an error. Memory is taken when it is written to, by the thread that does.
 pub(super) fn zeros<T: Pod>(path: &str, count: usize) -> Result<Vec<T>> {
-    let mut voxels = Vec::new();
-    voxels.try_reserve_exact(count).map_err(|_| {
+    // Asked for in the way that can fail, and then in the way that gives untouched pages.
+    Vec::<T>::new().try_reserve_exact(count).map_err(|_| {
         let bytes = count.saturating_mul(size_of::<T>());
         refused(path, ErrorKind::Limit, format!("there is no memory for {bytes} bytes of voxels"))
     })?;
-    voxels.resize(count, T::zeroed());
-    Ok(voxels)
+    Ok(vec![T::zeroed(); count])
 }
 
 /// Room for the voxels of slices. Where it is a lot, the first slice has to prove that it is there.

@@ -153,6 +153,30 @@ impl Scratch {
         }
     }
 
+    /// Puts what `value` makes of each sample to its place.
+    pub(super) fn map_into(
+        &self,
+        voxel_type: VoxelType,
+        out: &mut [f32],
+        value: impl Fn(f64) -> f32,
+    ) {
+        fn each<T: Copy>(samples: &[T], out: &mut [f32], value: impl Fn(T) -> f32) {
+            for (place, sample) in out.iter_mut().zip(samples) {
+                *place = value(*sample);
+            }
+        }
+        match voxel_type {
+            VoxelType::U8 => each(&self.bytes, out, |it| value(f64::from(it))),
+            VoxelType::I8 => each(&self.bytes, out, |it| value(f64::from(it.cast_signed()))),
+            VoxelType::U16 => each(&self.shorts, out, |it| value(f64::from(it))),
+            VoxelType::I16 => each(&self.shorts, out, |it| value(f64::from(it.cast_signed()))),
+            VoxelType::U32 => each(&self.longs, out, |it| value(f64::from(it))),
+            VoxelType::I32 => each(&self.longs, out, |it| value(f64::from(it.cast_signed()))),
+            VoxelType::F32 => each(&self.longs, out, |it| value(f64::from(f32::from_bits(it)))),
+            VoxelType::F64 => each(&self.doubles, out, |it| value(f64::from_bits(it))),
+        }
+    }
+
     /// Hands each sample of what was put there to `each`, as a number.
     pub(super) fn for_each(&self, voxel_type: VoxelType, mut each: impl FnMut(f64)) {
         match voxel_type {
