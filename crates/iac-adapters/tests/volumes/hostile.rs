@@ -34,7 +34,7 @@ fn numbers_of_frames_that_lie_are_refused_with_both_numbers() {
         let (kind, reason) = refused(with(text(FRAMES, VR::IS, lie)));
         assert_eq!(kind, ErrorKind::Schema, "{reason}");
     }
-    assert_eq!(refused(with(text(FRAMES, VR::IS, "1048577"))).0, ErrorKind::Limit);
+    assert_eq!(refused(with(text(FRAMES, VR::IS, "262145"))).0, ErrorKind::Limit);
     // Fewer frames than groups and samples: what is said to be there is read.
     let file = file(with(text(FRAMES, VR::IS, "4")));
     assert_eq!(only_stack(&file).slices.len(), 4);
@@ -42,7 +42,7 @@ fn numbers_of_frames_that_lie_are_refused_with_both_numbers() {
 
 #[test]
 fn sizes_that_overflow_are_refused_before_memory_is_taken() {
-    let mut elements = frames(32, [65_535, 65_535], 1_048_576);
+    let mut elements = frames(32, [65_535, 65_535], 262_144);
     elements.extend([
         shared([1.0, 1.0], None, Vec::new()),
         per_frame(vec![frame([0.0; 3], None)]),

@@ -68,7 +68,7 @@ impl VolumeFile {
     ///
     /// [`AdapterError::Source`]: kind `unsupported` when its pixel data is compressed or of no known
     /// form; kind `schema` when it has none, or its description is not complete; kind `decode` when
-    /// there is less of it than its frames take; kind `limit` for more than 1,048,576 frames.
+    /// there is less of it than its frames take; kind `limit` for more than 262,144 frames.
     pub fn new(file: DicomFile, name: &str) -> Result<Self> {
         let data = &file.data;
         let wrong = |kind, reason: String| refused(name, kind, reason);

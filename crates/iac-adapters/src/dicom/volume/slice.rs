@@ -30,7 +30,7 @@ const FRAME_OFFSETS: Tag = Tag(0x3004, 0x000C);
 const DETECTORS: Tag = Tag(0x0054, 0x0022);
 
 /// Frames of one object that volumes look at; more are refused.
-pub(super) const MOST_FRAMES: u32 = 1 << 20;
+pub(super) const MOST_FRAMES: u32 = 1 << 18;
 
 /// A slice with its place.
 #[derive(Clone, PartialEq)]
