@@ -17,6 +17,7 @@
 //! - `tiles` (default): image tiles, from PNG, JPEG, TIFF, BMP, WebP and JPEG XL files;
 //! - `features` (default): teacher features.
 //! - `text` (default): clinical text and paired text.
+//! - `volumes`: series of DICOM images as volumes (`dicom::volume`).
 //!
 //! Which image codecs there are is decided by the features of `iac-codec`: `jxl` is what tile packs
 //! are made with.

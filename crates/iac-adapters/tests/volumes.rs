@@ -7,9 +7,12 @@
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
+    clippy::print_stdout,
     missing_docs
 )]
 
+#[path = "volumes/corpus.rs"]
+mod corpus;
 #[path = "volumes/files.rs"]
 mod files;
 #[path = "volumes/hostile.rs"]

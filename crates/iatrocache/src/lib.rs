@@ -97,6 +97,7 @@
 //! | `text`, `text-search` | packs of clinical text and paired text (the module `adapters`), on by default; full-text search over them |
 //! | `tiles`, `features` | packs of image tiles and of teacher features (the module `adapters`); on by default |
 //! | `dicom` | packs of one patient's DICOM objects (the module `adapters`); on by default, images need `jxl` |
+//! | `volumes` | series of DICOM images as volumes, labels on them, export to NIfTI |
 //! | `ndarray` | rows of fixed packs as arrays of the crate `ndarray` |
 //! | `full` | every codec with its best backend |
 //!
