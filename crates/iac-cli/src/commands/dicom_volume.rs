@@ -356,7 +356,7 @@ fn labels(
     }
     if let Some(row) = arguments.segmentation {
         let segmentation = pack.segmentation(row)?;
-        let stack = stack_of(row, &segmentation.series_uids, &[])?;
+        let stack = stack_of(row, &segmentation.series_uids, &segmentation.image_uids)?;
         let drawn = segmentation.labels_on(&stack, options)?;
         return Ok(Some((stack, drawn)));
     }

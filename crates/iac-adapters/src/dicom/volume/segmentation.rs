@@ -61,6 +61,8 @@ pub struct Segmentation<'a> {
     pub segments: Vec<Segment>,
     /// The series that was segmented.
     pub series_uids: Vec<String>,
+    /// SOP instance UIDs of its images, as far as they are named.
+    pub image_uids: Vec<String>,
 }
 
 impl std::fmt::Debug for Segmentation<'_> {
@@ -103,8 +105,13 @@ impl<'a> Segmentation<'a> {
             .iter()
             .filter_map(|series| series.get(Tag(0x0020, 0x000E)).and_then(text))
             .collect();
+        let image_uids = items(data, Tag(0x0008, 0x1115))
+            .iter()
+            .flat_map(|series| items(series, Tag(0x0008, 0x114A)))
+            .filter_map(|image| image.get(Tag(0x0008, 0x1155)).and_then(text))
+            .collect();
         let frame_of_reference = data.get(Tag(0x0020, 0x0052)).and_then(text).unwrap_or_default();
-        Ok(Self { frames, found, frame_of_reference, kind, segments, series_uids })
+        Ok(Self { frames, found, frame_of_reference, kind, segments, series_uids, image_uids })
     }
 
     /// Draws the segments on the voxels that [`read_volume`] gives for a stack with the same
