@@ -8,6 +8,7 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
     clippy::cast_sign_loss,
     clippy::print_stdout
 )]
@@ -259,7 +260,7 @@ fn both(series: &Series) -> (Nifti, Nifti, Vec<Nifti>, u32) {
     let folder = home.path().join("in");
     series.write(&folder);
     let path = home.path().join("a.rad.iac");
-    let inputs = DicomInputs::find(&[folder.clone()]).unwrap();
+    let inputs = DicomInputs::find(std::slice::from_ref(&folder)).unwrap();
     DicomPackBuilder::new().effort(1).build(&path, inputs).unwrap();
     let pack = DicomPackReader::open(&path).unwrap();
     let stack = stack_of(&pack);

@@ -84,9 +84,9 @@ mod tests {
                 let (x, y) = (column as f64, row as f64);
                 let mut inside = false;
                 for polygon in polygons {
-                    for (at, [xa, ya]) in polygon.iter().enumerate() {
-                        let [xb, yb] = polygon[(at + polygon.len() - 1) % polygon.len()];
-                        if (*ya > y) != (yb > y) && x < (xb - xa) * (y - ya) / (yb - ya) + xa {
+                    let before = polygon.iter().cycle().skip(polygon.len().saturating_sub(1));
+                    for ([xa, ya], [xb, yb]) in polygon.iter().zip(before) {
+                        if (*ya > y) != (*yb > y) && x < (xb - xa) * (y - ya) / (yb - ya) + xa {
                             inside = !inside;
                         }
                     }
