@@ -124,7 +124,7 @@ impl Voxels {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct VolumeSlice {
-    /// Row of its instance in the pack; 0 for a file.
+    /// Its row in the pack; 0 for a file.
     pub row: u64,
     /// Which frame of the instance it is, counted from 0.
     pub frame: u32,

@@ -133,7 +133,15 @@ impl VolumeFile {
             }
             _ => 0,
         };
-        let form = Form { row: 0, frames, size, samples, voxel_type, in_order: false };
+        let form = Form {
+            row: 0,
+            frames,
+            row_per_frame: false,
+            size,
+            samples,
+            voxel_type,
+            in_order: false,
+        };
         let made = Self { name: name.to_owned(), pixels, form, packed, unused, file };
         let needed = made.bytes_of(u64::from(frames));
         if needed.is_none_or(|needed| u64::try_from(made.pixels.len()).is_ok_and(|it| it < needed))

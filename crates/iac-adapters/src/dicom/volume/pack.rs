@@ -70,6 +70,7 @@ impl DicomPackReader {
                 row,
                 // Instances of schema 1 have one frame each.
                 frames: 1,
+                row_per_frame: true,
                 size: [shape.height(), shape.width()],
                 samples: shape.channels(),
                 voxel_type: voxel_type(pixel_type),
@@ -112,8 +113,7 @@ impl DicomPackReader {
         for slice in slices {
             let pixel_type = self.pixel_type(slice.row)?.map(voxel_type);
             let shape = self.shape(slice.row)?;
-            let is_same = slice.frame == 0
-                && pixel_type == Some(slice.voxel_type)
+            let is_same = pixel_type == Some(slice.voxel_type)
                 && [shape.height(), shape.width()] == slice.size
                 && shape.channels() == 1;
             if !is_same {

@@ -36,7 +36,7 @@ pub(super) const MOST_FRAMES: u32 = 1 << 18;
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Slice {
-    /// Row of its instance in the pack; 0 for a file.
+    /// Its row in the pack; 0 for a file.
     pub row: u64,
     /// Which frame of the instance it is, counted from 0.
     pub frame: u32,
@@ -80,7 +80,7 @@ impl fmt::Debug for Slice {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Unplaced {
-    /// Row of its instance in the pack; 0 for a file.
+    /// Its row in the pack; 0 for a file.
     pub row: u64,
     /// Which frame of the instance it is, counted from 0.
     pub frame: u32,
@@ -93,8 +93,11 @@ pub struct Unplaced {
 /// What is to be known of an object's images beside its elements.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
+    /// Its row, or that of its first frame.
     pub(super) row: u64,
     pub(super) frames: u32,
+    /// Whether each frame has a row, one behind the other.
+    pub(super) row_per_frame: bool,
     /// Rows and columns.
     pub(super) size: [u32; 2],
     /// Samples of a pixel.
@@ -123,6 +126,8 @@ pub(super) fn slices_of(data: &DataSet, form: Form, cache: &mut Cache, found: &m
     let offsets = if form.in_order { Offsets::None } else { Offsets::of(data, form.frames) };
     for frame in 0..form.frames {
         let groups = Groups::new(data, usize::try_from(frame).unwrap_or(usize::MAX));
+        let behind_first = if form.row_per_frame { u64::from(frame) } else { 0 };
+        let row = form.row.saturating_add(behind_first);
         let plane = if form.in_order {
             Ok(behind(&groups, found.slices.len()))
         } else {
@@ -139,13 +144,13 @@ pub(super) fn slices_of(data: &DataSet, form: Form, cache: &mut Cache, found: &m
             Ok(plane) => plane,
             Err(reason) => {
                 let sop_instance_uid = uid.clone();
-                found.unplaced.push(Unplaced { row: form.row, frame, sop_instance_uid, reason });
+                found.unplaced.push(Unplaced { row, frame, sop_instance_uid, reason });
                 continue;
             }
         };
         let segment = groups.number(Tag(0x0062, 0x000A), Tag(0x0062, 0x000B)).map(to_whole);
         found.slices.push(Slice {
-            row: form.row,
+            row,
             frame,
             sop_instance_uid: uid.clone(),
             instance_number: number,

@@ -44,7 +44,15 @@ fn found(objects: &[DataSet]) -> Found {
     let (mut found, mut cache) = (Found::default(), Cache::default());
     for (row, data) in (0..).zip(objects) {
         let (size, voxel_type) = ([6, 4], VoxelType::I16);
-        let form = Form { row, frames: 1, size, samples: 1, voxel_type, in_order: false };
+        let form = Form {
+            row,
+            frames: 1,
+            row_per_frame: false,
+            size,
+            samples: 1,
+            voxel_type,
+            in_order: false,
+        };
         slices_of(data, form, &mut cache, &mut found);
     }
     found
@@ -370,7 +378,15 @@ fn frames_take_their_own_groups_before_shared_ones() {
     let (mut found, mut cache) = (Found::default(), Cache::default());
     let (size, voxel_type) = ([6, 4], VoxelType::U16);
     // A fourth frame has no groups at all.
-    let form = Form { row: 0, frames: 4, size, samples: 1, voxel_type, in_order: false };
+    let form = Form {
+        row: 0,
+        frames: 4,
+        row_per_frame: false,
+        size,
+        samples: 1,
+        voxel_type,
+        in_order: false,
+    };
     slices_of(&data, form, &mut cache, &mut found);
     let unplaced: Vec<_> = found.unplaced.iter().map(|it| (it.frame, it.reason)).collect();
     assert_eq!(unplaced, [(2, Misplaced::NoPosition), (3, Misplaced::NoPosition)]);
@@ -386,7 +402,15 @@ fn frames_take_their_own_groups_before_shared_ones() {
 fn frames_without_groups_or_offsets_have_no_place() {
     let (mut found, mut cache) = (Found::default(), Cache::default());
     let (size, voxel_type) = ([6, 4], VoxelType::U16);
-    let form = Form { row: 0, frames: 3, size, samples: 1, voxel_type, in_order: false };
+    let form = Form {
+        row: 0,
+        frames: 3,
+        row_per_frame: false,
+        size,
+        samples: 1,
+        voxel_type,
+        in_order: false,
+    };
     slices_of(&axial(1.0), form, &mut cache, &mut found);
     assert!(found.slices.is_empty());
     let reason = Misplaced::NoOffset { found: 0, frames: 3 };
