@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Pack(pack::PackArgs),
     Recode(recode::RecodeArgs),
     Subset(subset::SubsetArgs),
+    #[cfg(feature = "object-store")]
+    Cp(crate::commands::cp::CpArgs),
     Merge(merge::MergeArgs),
     Montage(montage::MontageArgs),
     Extract(extract::ExtractArgs),

@@ -20,6 +20,8 @@ use crate::walk::walk;
 
 /// Bytes of records that are decoded at once, unless one record has more.
 const DECODE_BYTES: u64 = 64 << 20;
+/// Bytes that checks of packs in object stores keep of them.
+pub const OBJECT_CACHE: u64 = 64 << 20;
 
 /// What is checked.
 #[derive(Debug, Clone)]
@@ -135,6 +137,9 @@ pub fn find_packs(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 fn packs_of(path: &Path, progress: &dyn Progress) -> Result<Vec<PathBuf>> {
+    if iac_reader::is_url(path) {
+        return Ok(vec![path.to_owned()]);
+    }
     let metadata = fs::metadata(path).map_err(OpsError::io(path, "cannot find it"))?;
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -215,7 +220,10 @@ fn not_opened(path: &Path, error: &OpsError) -> PackCheck {
 }
 
 fn check_pack(path: &Path, options: &CheckOptions, progress: &dyn Progress) -> Result<PackCheck> {
-    let read = ReadOptions::default().use_header_cache(false).workers(options.workers);
+    let read = ReadOptions::default()
+        .use_header_cache(false)
+        .object_cache(OBJECT_CACHE)
+        .workers(options.workers);
     let pack = match PackReader::open_with(path, &read) {
         Ok(pack) => pack,
         Err(error) => return Ok(not_opened(path, &error.into())),

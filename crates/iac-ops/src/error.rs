@@ -182,6 +182,20 @@ pub enum OpsError {
         /// Why not.
         reason: String,
     },
+    /// A pack that was to be copied is damaged.
+    #[error("{}{path}: {reason}{}", of_row(*.row), and_more(*.faults))]
+    Unsound {
+        /// The pack.
+        path: String,
+        /// The kind of its first fault.
+        kind: ErrorKind,
+        /// Row of the index table, where one record is at fault.
+        row: Option<u64>,
+        /// The first fault.
+        reason: String,
+        /// All faults.
+        faults: u64,
+    },
     /// A result could not be handed to whoever wanted it.
     #[error("cannot write the result: {source}")]
     Output {
@@ -204,6 +218,7 @@ impl OpsError {
         match self {
             Self::Read(error) => error.kind(),
             Self::Write(error) => error.kind(),
+            Self::Unsound { kind, .. } => *kind,
             Self::Predicate(error) => error.kind(),
             Self::Codec { source, .. } => codec_error_kind(source),
             Self::Picture { source, .. } => source.kind(),
@@ -247,6 +262,7 @@ impl OpsError {
             | Self::Value { path, .. }
             | Self::ValueTooLarge { path, .. }
             | Self::Expansion { path, .. }
+            | Self::Unsound { path, .. }
             | Self::BeyondSalvage { path, .. } => Some(Path::new(path)),
             Self::Io { path, .. }
             | Self::Picture { path, .. }
@@ -266,6 +282,7 @@ impl OpsError {
             Self::Read(error) => error.row(),
             Self::Write(error) => error.row(),
             Self::Codec { row, .. }
+            | Self::Unsound { row, .. }
             | Self::Picture { row, .. }
             | Self::ValueTooLarge { row, .. } => *row,
             Self::RowOutOfRange { row, .. } => Some(*row),
@@ -344,6 +361,13 @@ fn codec_error_kind(error: &CodecError) -> ErrorKind {
 
 fn of_row(row: Option<u64>) -> String {
     row.map_or_else(String::new, |row| format!("row {row} of "))
+}
+
+fn and_more(faults: u64) -> String {
+    match faults.saturating_sub(1) {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    }
 }
 
 fn in_row(row: Option<u64>) -> String {

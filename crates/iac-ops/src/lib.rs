@@ -17,6 +17,7 @@
 //! | [`bench`](mod@bench) | how fast a pack is read on this machine |
 //! | [`subset`] | some rows of a pack as a pack of their own |
 //! | [`merge`] | several packs as one |
+//! | `object` | packs to and between object stores (feature `object-store`) |
 //! | [`info`] | what a pack is, at a glance |
 //! | [`stats`] | sizes, and rows by split, slide and patient |
 //! | [`objects`] | counts of studies, series and instances |
@@ -65,6 +66,8 @@ pub mod montage;
 mod names;
 mod no_record;
 pub mod objects;
+#[cfg(feature = "object-store")]
+pub mod object;
 pub mod ordered;
 pub mod pictures;
 pub mod predicate;

@@ -13,6 +13,7 @@ use crate::batch::ContiguousRecordBatch;
 use crate::error::{ReadError, Result};
 use crate::pack::{Content, PackReader, RowAddresses};
 use crate::prefetch::load_ahead;
+use crate::source::SourceRead;
 
 /// Batches with fewer bytes stay on the calling thread: handing a part over costs about as much as
 /// copying this many.
@@ -221,11 +222,17 @@ impl PackReader {
         if let Some(memory) = content.source.memory() {
             self.copy_from_memory(memory, pieces, &mut buffer)?;
         } else {
-            for run in runs(pieces) {
-                let start = buffer.len();
-                let first = run.first().map_or(0, |piece| piece.start);
-                append(content, first, length_of(run), &mut buffer)?;
-                self.check_all(run, buffer.get(start..).unwrap_or_default())?;
+            if content.source.prefers_batches() {
+                buffer.resize(bytes, 0);
+                read_each(content, pieces, &mut buffer)?;
+                self.check_all(pieces, &buffer)?;
+            } else {
+                for run in runs(pieces) {
+                    let start = buffer.len();
+                    let first = run.first().map_or(0, |piece| piece.start);
+                    append(content, first, length_of(run), &mut buffer)?;
+                    self.check_all(run, buffer.get(start..).unwrap_or_default())?;
+                }
             }
         }
         let buffer = Bytes::from(buffer);
@@ -272,6 +279,10 @@ impl PackReader {
         let content = &self.inner.content;
         if let Some(memory) = content.source.memory() {
             return self.copy_from_memory(memory, pieces, &mut Part { buffer: target, filled: 0 });
+        }
+        if content.source.prefers_batches() {
+            read_each(content, pieces, target)?;
+            return self.check_all(pieces, target);
         }
         pieces.sort_unstable_by_key(|piece| piece.start);
         let base = offsets.get(first).copied().unwrap_or(0);
@@ -399,7 +410,11 @@ impl PackReader {
     /// Threads that a batch is worth.
     pub(crate) fn parts(&self, bytes: usize, records: usize) -> usize {
         let worth = (bytes / SPLIT_BYTES).saturating_add(1).min(records).max(1);
-        if worth == 1 { 1 } else { worth.min(self.options.workers.count()) }
+        if worth == 1 || self.inner.content.source.prefers_batches() {
+            1
+        } else {
+            worth.min(self.options.workers.count())
+        }
     }
 }
 
@@ -454,6 +469,19 @@ fn total_length(content: &Content, pieces: &[Piece]) -> Result<usize> {
         .iter()
         .try_fold(0_usize, |sum, piece| sum.checked_add(piece.length))
         .ok_or_else(|| no_memory(content, usize::MAX))
+}
+
+/// Reads pieces one behind the other into a buffer of just their size, in one call of the source.
+pub(crate) fn read_each(content: &Content, pieces: &[Piece], buffer: &mut [u8]) -> Result<()> {
+    let mut reads = Vec::with_capacity(pieces.len());
+    let mut rest = buffer;
+    for piece in pieces {
+        let (target, behind) =
+            rest.split_at_mut_checked(piece.length).ok_or_else(|| lost(content))?;
+        reads.push(SourceRead { offset: piece.start, buffer: target });
+        rest = behind;
+    }
+    content.source.read_batch(&mut reads).map_err(|source| content.io_error("read", source))
 }
 
 pub(crate) fn reserve(content: &Content, bytes: usize) -> Result<Vec<u8>> {

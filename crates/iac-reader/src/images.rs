@@ -89,9 +89,10 @@ impl VariableRecordPack {
     pub fn read_images(&self, rows: &[u64]) -> Result<Vec<Image>> {
         let decoding = self.image_decoding()?;
         self.guarded(|| {
-            let pieces = self.pack.pieces(rows)?;
-            let jobs = pieces.iter().collect();
-            decoding.each(decoding.count(&pieces, 0), jobs, |piece| decoding.image(piece))
+            decoding.loaded(self.pack.pieces(rows)?, |decoding, pieces| {
+                let jobs = pieces.iter().collect();
+                decoding.each(decoding.count(pieces, 0), jobs, |piece| decoding.image(piece))
+            })
         })
     }
 
@@ -107,9 +108,11 @@ impl VariableRecordPack {
             let (pieces, mut skipped) = decoding.bytes.sound_pieces(rows)?;
             let mut images = Vec::new();
             images.resize_with(rows.len(), || None);
-            let jobs = pieces.iter().collect();
-            let found = decoding.each(decoding.count(&pieces, 0), jobs, |piece| {
-                Ok((piece.slot, lossy(piece, decoding.image(piece))?))
+            let found = decoding.loaded(pieces, |decoding, pieces| {
+                let jobs = pieces.iter().collect();
+                decoding.each(decoding.count(pieces, 0), jobs, |piece| {
+                    Ok((piece.slot, lossy(piece, decoding.image(piece))?))
+                })
             })?;
             for (slot, image) in found {
                 match (image, images.get_mut(slot)) {
@@ -145,14 +148,15 @@ impl VariableRecordPack {
     pub fn read_image_batch(&self, rows: &[u64]) -> Result<ImageBatch> {
         let decoding = self.image_decoding()?;
         self.guarded(|| {
-            let pieces = self.pack.pieces(rows)?;
-            let Some(first) = pieces.first() else {
-                return Err(self.no_shape());
-            };
-            let (shape, sample_type) = decoding.batch_form(first, &pieces)?;
-            let mut batch = decoding.batch(&pieces, shape, sample_type)?;
-            decoding.fill(&pieces, shape, batch.samples.as_mut())?;
-            Ok(batch)
+            decoding.loaded(self.pack.pieces(rows)?, |decoding, pieces| {
+                let Some(first) = pieces.first() else {
+                    return Err(self.no_shape());
+                };
+                let (shape, sample_type) = decoding.batch_form(first, pieces)?;
+                let mut batch = decoding.batch(pieces, shape, sample_type)?;
+                decoding.fill(pieces, shape, batch.samples.as_mut())?;
+                Ok(batch)
+            })
         })
     }
 
@@ -196,7 +200,9 @@ impl VariableRecordPack {
                     found: u64::try_from(found).unwrap_or(u64::MAX),
                 });
             }
-            decoding.fill(&self.pack.pieces(rows)?, shape, out)
+            decoding.loaded(self.pack.pieces(rows)?, |decoding, pieces| {
+                decoding.fill(pieces, shape, out)
+            })
         })
     }
 
@@ -214,54 +220,64 @@ impl VariableRecordPack {
     ) -> Result<(Option<ImageBatch>, SkippedRows)> {
         let decoding = self.image_decoding()?;
         self.guarded(|| {
-            let (pieces, mut skipped) = decoding.bytes.sound_pieces(rows)?;
-            // The first sound image gives the form: one that only claims it would spoil the batch.
-            let mut first = None;
-            let mut behind = 0_usize;
-            for piece in &pieces {
-                behind = behind.saturating_add(1);
-                match lossy(piece, decoding.image(piece))? {
-                    Ok(image) => {
-                        first = Some(image);
-                        break;
-                    }
-                    Err(row) => skipped.push(row),
-                }
-            }
-            let Some(first) = first else {
-                return Ok((None, in_order(skipped)));
-            };
-            let shape = first.shape();
-            // The place of the first image, and those of the others.
-            let pieces = pieces.get(behind.saturating_sub(1)..).unwrap_or_default();
-            let mut batch = decoding.batch(pieces, shape, first.sample_type())?;
-            let mut places = batch.samples.as_mut().split(shape.samples()).into_iter();
-            if let Some(place) = places.next() {
-                ImageViewMut::new(shape, place)
-                    .and_then(|mut place| {
-                        place.copy_from(decoding.bytes.codec.name(), &first.as_view())
-                    })
-                    .map_err(|source| self.codec_error(source))?;
-            }
-            drop(first);
-            let others = pieces.get(1..).unwrap_or_default();
-            let mut results = vec![Ok(())];
-            results.append(&mut decoding.fill_lossy(others, shape, places)?);
-            let mut kept = 0_usize;
-            for (position, result) in results.into_iter().enumerate() {
-                match result {
-                    Ok(()) => {
-                        if kept != position {
-                            batch.move_image(position, kept);
-                        }
-                        kept = kept.saturating_add(1);
-                    }
-                    Err(row) => skipped.push(row),
-                }
-            }
-            batch.truncate(kept);
-            Ok(((kept > 0).then_some(batch), in_order(skipped)))
+            let (pieces, skipped) = decoding.bytes.sound_pieces(rows)?;
+            decoding.loaded(pieces, |decoding, pieces| self.sound_batch(decoding, pieces, skipped))
         })
+    }
+
+    /// The sound images among pieces whose spans are sound.
+    fn sound_batch(
+        &self,
+        decoding: ImageDecoding<'_>,
+        pieces: &[Piece],
+        mut skipped: Vec<SkippedRow>,
+    ) -> Result<(Option<ImageBatch>, SkippedRows)> {
+        // The first sound image gives the form: one that only claims it would spoil the batch.
+        let mut first = None;
+        let mut behind = 0_usize;
+        for piece in pieces {
+            behind = behind.saturating_add(1);
+            match lossy(piece, decoding.image(piece))? {
+                Ok(image) => {
+                    first = Some(image);
+                    break;
+                }
+                Err(row) => skipped.push(row),
+            }
+        }
+        let Some(first) = first else {
+            return Ok((None, in_order(skipped)));
+        };
+        let shape = first.shape();
+        // The place of the first image, and those of the others.
+        let pieces = pieces.get(behind.saturating_sub(1)..).unwrap_or_default();
+        let mut batch = decoding.batch(pieces, shape, first.sample_type())?;
+        let mut places = batch.samples.as_mut().split(shape.samples()).into_iter();
+        if let Some(place) = places.next() {
+            ImageViewMut::new(shape, place)
+                .and_then(|mut place| {
+                    place.copy_from(decoding.bytes.codec.name(), &first.as_view())
+                })
+                .map_err(|source| self.codec_error(source))?;
+        }
+        drop(first);
+        let others = pieces.get(1..).unwrap_or_default();
+        let mut results = vec![Ok(())];
+        results.append(&mut decoding.fill_lossy(others, shape, places)?);
+        let mut kept = 0_usize;
+        for (position, result) in results.into_iter().enumerate() {
+            match result {
+                Ok(()) => {
+                    if kept != position {
+                        batch.move_image(position, kept);
+                    }
+                    kept = kept.saturating_add(1);
+                }
+                Err(row) => skipped.push(row),
+            }
+        }
+        batch.truncate(kept);
+        Ok(((kept > 0).then_some(batch), in_order(skipped)))
     }
 
     /// What decodes the images.
@@ -297,6 +313,18 @@ struct ImageDecoding<'a> {
 }
 
 impl ImageDecoding<'_> {
+    /// Decodes pieces after their bytes were brought into memory, where the source is far away.
+    fn loaded<R>(
+        &self,
+        pieces: Vec<Piece>,
+        work: impl FnOnce(ImageDecoding<'_>, &[Piece]) -> Result<R>,
+    ) -> Result<R> {
+        let options = self.options;
+        self.bytes.loaded_from_afar(pieces, |bytes, pieces| {
+            work(ImageDecoding { bytes, options }, pieces)
+        })
+    }
+
     /// Hands a record's stored bytes to `decode`, compared with their checksum.
     fn with_stored<T>(
         &self,

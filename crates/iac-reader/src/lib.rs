@@ -30,8 +30,8 @@
 //!
 //! # Features
 //!
-//! `ndarray` adds views and batches of fixed packs as arrays of that crate. Codecs are features of
-//! `iac-codec`.
+//! `ndarray` adds views and batches of fixed packs as arrays of that crate, `object-store` packs in
+//! object stores and on web servers (module `object`). Codecs are features of `iac-codec`.
 
 mod batch;
 mod convert;
@@ -46,11 +46,15 @@ mod images;
 mod iter;
 mod load;
 mod matrix;
+#[cfg(feature = "object-store")]
+pub mod object;
 mod options;
+mod overlay;
 mod pack;
 mod per_process;
 mod pool;
 mod prefetch;
+mod read_ahead;
 mod records;
 mod sizes;
 mod source;
@@ -68,8 +72,9 @@ pub use image_batch::ImageBatch;
 pub use iter::Payloads;
 pub use matrix::Matrix;
 pub use options::{ReadOptions, SourceKind};
-pub use pack::{PackKind, PackReader, RecordSpan, read_header};
-pub use source::{Advice, ByteSource, MappedFile, Memory, PositionalFile};
+pub use pack::{PackKind, PackReader, RecordSpan, is_url, read_header};
+pub use read_ahead::{ReadAhead, ReadAheadOptions};
+pub use source::{Advice, ByteSource, MappedFile, Memory, PositionalFile, SourceRead};
 pub use table::Table;
 pub use variable::{RecordOptions, VariableRecordPack};
 pub use verify::{Fault, VerifyOptions, VerifyReport};

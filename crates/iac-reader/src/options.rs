@@ -34,6 +34,7 @@ pub struct ReadOptions {
     pub(crate) use_header_cache: bool,
     pub(crate) max_table_bytes: u64,
     pub(crate) rescue: bool,
+    pub(crate) object_cache: u64,
     pub(crate) workers: Workers,
 }
 
@@ -45,6 +46,7 @@ impl Default for ReadOptions {
             use_header_cache: true,
             max_table_bytes: 8 << 30,
             rescue: false,
+            object_cache: 0,
             workers: Workers::default(),
         }
     }
@@ -90,6 +92,16 @@ impl ReadOptions {
     #[must_use]
     pub fn rescue(mut self, rescue: bool) -> Self {
         self.rescue = rescue;
+        self
+    }
+
+    /// Bytes of memory that a pack which is opened by a URL may take to keep what was read of it, and
+    /// to read ahead where reads follow each other. Default: 0, every read goes to the server, and
+    /// brings what was asked for: best for batches at random. Work that reads record after record
+    /// wants 32 MiB or more. Files are not concerned.
+    #[must_use]
+    pub fn object_cache(mut self, bytes: u64) -> Self {
+        self.object_cache = bytes;
         self
     }
 

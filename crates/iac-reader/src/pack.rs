@@ -67,6 +67,12 @@ pub struct PackReader {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) content: Arc<Content>,
+    tables: Arc<Tables>,
+}
+
+/// What is decoded of a pack's tables, each part at most once.
+#[derive(Debug, Default)]
+struct Tables {
     slides: OnceLock<Table>,
     index: OnceLock<Table>,
     rows: OnceLock<RowAddresses>,
@@ -144,6 +150,9 @@ impl Content {
                 _ => Err(self.io_error("read a table", io::ErrorKind::UnexpectedEof.into())),
             };
         }
+        if let Some(bytes) = self.source.shared(segment.offset, length) {
+            return Ok(bytes);
+        }
         if segment.length > max_copied {
             return Err(too_large(format!("the options allow {max_copied}")));
         }
@@ -170,13 +179,25 @@ impl PackReader {
         Self::open_with(path, &ReadOptions::default())
     }
 
-    /// Opens a pack.
+    /// Opens a pack. With the feature `object-store` the path may also be a URL (`s3://`, `gs://`,
+    /// `az://`, `http(s)://`, `file://`), for which the module `object` has calls with more options.
     ///
     /// # Errors
     ///
     /// As [`PackReader::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self> {
         let path = path.as_ref();
+        #[cfg(feature = "object-store")]
+        if let Some(location) = crate::object::location_of(path)? {
+            return match location.local_path() {
+                Some(local) => Self::open_file(local, options),
+                None => crate::object::open_remote(&location, options),
+            };
+        }
+        Self::open_file(path, options)
+    }
+
+    fn open_file(path: &Path, options: &ReadOptions) -> Result<Self> {
         let name = display_name(path);
         let (file, size) = open_regular(path).map_err(|source| io_error(&name, "open", source))?;
         let (header, damage) = if options.rescue {
@@ -238,13 +259,33 @@ impl PackReader {
         options: &ReadOptions,
     ) -> Self {
         let content = Arc::new(Content { path, source, header, damage });
-        let inner = Inner {
-            content,
-            slides: OnceLock::new(),
-            index: OnceLock::new(),
-            rows: OnceLock::new(),
-        };
+        let inner = Inner { content, tables: Arc::default() };
         Self { inner: Arc::new(inner), options: Arc::new(options.clone()) }
+    }
+
+    /// The same pack, header and tables included, with records that come from another source of
+    /// the same bytes.
+    pub(crate) fn with_source(&self, source: Arc<dyn ByteSource>) -> Self {
+        let Content { path, header, damage, .. } = &*self.inner.content;
+        let (path, header, damage) = (Arc::clone(path), header.clone(), damage.clone());
+        let content = Arc::new(Content { path, source, header, damage });
+        let inner = Inner { content, tables: Arc::clone(&self.inner.tables) };
+        Self { inner: Arc::new(inner), options: Arc::clone(&self.options) }
+    }
+
+    /// Where the stored bytes of rows lie in the file, in the order of the rows.
+    pub(crate) fn stretches(&self, rows: &[u64]) -> Result<Vec<std::ops::Range<u64>>> {
+        let content = &self.inner.content;
+        content.guarded(|| {
+            let data = self.layout().data.offset;
+            let addresses = self.row_addresses()?;
+            let stretch = |row: &u64| {
+                let span = addresses.span(*row).map_err(|source| content.format_error(source))?;
+                let start = data.saturating_add(span.offset);
+                Ok(start..start.saturating_add(span.length))
+            };
+            rows.iter().map(stretch).collect()
+        })
     }
 
     /// The same pack read with other options. What concerns the opening of files has no effect.
@@ -302,7 +343,7 @@ impl PackReader {
     ///
     /// [`ReadError::Format`] when the table is damaged or its row count is not the header's.
     pub fn slide_table(&self) -> Result<&Table> {
-        self.table(TableKind::Slide, &self.inner.slides)
+        self.table(TableKind::Slide, &self.inner.tables.slides)
     }
 
     /// The index table.
@@ -311,7 +352,7 @@ impl PackReader {
     ///
     /// [`ReadError::Format`] when the table is damaged or its row count is not the header's.
     pub fn index_table(&self) -> Result<&Table> {
-        self.table(TableKind::Index, &self.inner.index)
+        self.table(TableKind::Index, &self.inner.tables.index)
     }
 
     fn table<'a>(&'a self, kind: TableKind, cell: &'a OnceLock<Table>) -> Result<&'a Table> {
@@ -379,7 +420,7 @@ impl PackReader {
 
     #[inline]
     pub(crate) fn row_addresses(&self) -> Result<&RowAddresses> {
-        match self.inner.rows.get() {
+        match self.inner.tables.rows.get() {
             Some(rows) => Ok(rows),
             None => self.load_row_addresses(),
         }
@@ -416,7 +457,7 @@ impl PackReader {
             };
             Ok(RowAddresses::Fixed { shape, rows, sums, data_length })
         })?;
-        Ok(self.inner.rows.get_or_init(|| loaded))
+        Ok(self.inner.tables.rows.get_or_init(|| loaded))
     }
 
     /// Whether the pack's bytes are all still there: for those who have used views or decoded
@@ -492,6 +533,19 @@ impl RowAddresses {
     }
 }
 
+/// Whether this build takes a path for the URL of an object: one of a known scheme, where the
+/// feature `object-store` is compiled in.
+#[must_use]
+pub fn is_url(path: impl AsRef<Path>) -> bool {
+    #[cfg(feature = "object-store")]
+    return path.as_ref().to_str().is_some_and(crate::object::ObjectLocation::is_url);
+    #[cfg(not(feature = "object-store"))]
+    {
+        let _ = path;
+        false
+    }
+}
+
 /// Reads only a pack's header, from the process-wide cache where that has it: one `stat`, no open.
 ///
 /// # Errors
@@ -499,6 +553,9 @@ impl RowAddresses {
 /// As [`PackReader::open`].
 pub fn read_header(path: impl AsRef<Path>) -> Result<Header> {
     let path = path.as_ref();
+    if is_url(path) {
+        return Ok(PackReader::open(path)?.header().clone());
+    }
     let name = display_name(path);
     let load = || {
         let (file, size) = open_regular(path).map_err(|source| io_error(&name, "open", source))?;

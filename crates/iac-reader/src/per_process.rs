@@ -13,6 +13,12 @@ pub(crate) struct PerProcess<T> {
     slots: [OnceLock<(u32, T)>; GENERATIONS],
 }
 
+impl<T> std::fmt::Debug for PerProcess<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PerProcess").finish_non_exhaustive()
+    }
+}
+
 impl<T> PerProcess<T> {
     pub(crate) const fn new() -> Self {
         Self { slots: [const { OnceLock::new() }; GENERATIONS] }
@@ -40,6 +46,21 @@ impl<T> PerProcess<T> {
             }
         }
         None
+    }
+}
+
+impl<T> Drop for PerProcess<T> {
+    /// What belongs to a parent is left alone in the child: dropping it could wait for a lock that
+    /// nobody will ever give back.
+    fn drop(&mut self) {
+        let process = std::process::id();
+        for slot in &mut self.slots {
+            if let Some((owner, value)) = slot.take()
+                && owner != process
+            {
+                std::mem::forget(value);
+            }
+        }
     }
 }
 

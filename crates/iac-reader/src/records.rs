@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::batch::ContiguousRecordBatch;
 use crate::error::{ReadError, Result};
-use crate::gather::{Piece, append, lost, no_memory, reserve, slice_of};
+use crate::gather::{Piece, append, lost, no_memory, read_each, reserve, slice_of};
 use crate::pack::{PackReader, RowAddresses};
 
 impl PackReader {
@@ -167,6 +167,15 @@ impl PackReader {
                 pieces.push((start, length));
             }
             let mut buffer = reserve(content, total)?;
+            if content.source.prefers_batches() {
+                buffer.resize(total, 0);
+                let pieces: Vec<Piece> = pieces
+                    .into_iter()
+                    .map(|(start, length)| Piece { start, length, row: 0, crc32: None, slot: 0 })
+                    .collect();
+                read_each(content, &pieces, &mut buffer)?;
+                return Ok(Bytes::from(buffer));
+            }
             for (start, length) in pieces {
                 append(content, start, length, &mut buffer)?;
             }

@@ -4,6 +4,8 @@ pub(crate) mod bench;
 pub(crate) mod cat;
 mod codec;
 pub(crate) mod completions;
+#[cfg(feature = "object-store")]
+pub(crate) mod cp;
 pub(crate) mod decode;
 #[cfg(feature = "dicom")]
 pub(crate) mod deid;
@@ -63,6 +65,8 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Pack(arguments) => pack::run(arguments, common),
         Command::Recode(arguments) => recode::run(arguments, common),
         Command::Subset(arguments) => subset::run(arguments, common),
+        #[cfg(feature = "object-store")]
+        Command::Cp(arguments) => cp::run(arguments, common),
         Command::Merge(arguments) => merge::run(arguments, common),
         Command::Montage(arguments) => montage::run(arguments, common),
         Command::Extract(arguments) => extract::run(arguments, common),
@@ -78,9 +82,29 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode> {
 
 /// How packs are opened.
 fn read_options(common: &Common) -> ReadOptions {
-    ReadOptions::default().workers(common.workers)
+    ReadOptions::default()
+        .workers(common.workers)
+        .object_cache(iatrocache::ops::check::OBJECT_CACHE)
 }
 
 fn open(path: &Path, common: &Common) -> Result<PackReader> {
+    #[cfg(not(feature = "object-store"))]
+    refuse_url(path)?;
     Ok(PackReader::open_with(path, &read_options(common))?)
+}
+
+/// A URL would only be a file that is not there.
+#[cfg(not(feature = "object-store"))]
+fn refuse_url(path: &Path) -> Result<()> {
+    use iatrocache::ErrorKind;
+
+    let scheme = path.to_str().and_then(|text| text.split_once("://")).map(|(scheme, _)| scheme);
+    let known = ["s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https", "file"];
+    if scheme.is_some_and(|scheme| known.contains(&scheme)) {
+        let message =
+            format!("{}: this build reads no URLs (feature `object-store`)", path.display());
+        let report = crate::failure::Report::new(ErrorKind::MissingFeature, message);
+        return Err(report.path(path).into());
+    }
+    Ok(())
 }

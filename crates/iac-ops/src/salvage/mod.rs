@@ -176,8 +176,11 @@ pub fn salvage(
     progress: &dyn Progress,
 ) -> Result<SalvageReport> {
     // Positional reads give errors where a failing disk does; a mapping would give signals.
-    let read =
-        ReadOptions::default().source(SourceKind::Positional).use_header_cache(false).rescue(true);
+    let read = ReadOptions::default()
+        .source(SourceKind::Positional)
+        .use_header_cache(false)
+        .object_cache(crate::check::OBJECT_CACHE)
+        .rescue(true);
     let (pack, repair) = open(path, &read)?;
     let mut work = Salvage {
         pack: &pack,

@@ -27,6 +27,15 @@ pub enum Advice {
     Sequential,
 }
 
+/// A stretch of a source, and the buffer that takes it.
+#[derive(Debug)]
+pub struct SourceRead<'a> {
+    /// First byte.
+    pub offset: u64,
+    /// Filled as a whole.
+    pub buffer: &'a mut [u8],
+}
+
 /// The bytes of one pack, readable from any thread.
 ///
 /// A source either only copies, or also has all its bytes in memory ([`ByteSource::memory`]); of
@@ -44,6 +53,30 @@ pub trait ByteSource: Send + Sync + fmt::Debug {
     /// An error of kind [`io::ErrorKind::UnexpectedEof`] when the source ends before that, or
     /// whatever the operating system reports.
     fn read_into(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// Fills many buffers, in any order.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_into`](Self::read_into); what the buffers hold is unspecified then.
+    fn read_batch(&self, reads: &mut [SourceRead<'_>]) -> io::Result<()> {
+        reads.iter_mut().try_for_each(|read| self.read_into(read.offset, read.buffer))
+    }
+
+    /// Whether each call costs so much that many stretches should come in one
+    /// [`read_batch`](Self::read_batch), as with a server that is far away. Then the reader splits
+    /// no batch over threads, and leaves it to the source which stretches to join.
+    fn prefers_batches(&self) -> bool {
+        false
+    }
+
+    /// A stretch that the source has in memory, without a copy.
+    fn shared(&self, offset: u64, length: usize) -> Option<Bytes> {
+        let memory = self.memory()?;
+        let start = usize::try_from(offset).ok()?;
+        let end = start.checked_add(length)?;
+        (end <= memory.len()).then(|| memory.slice(start..end))
+    }
 
     /// All bytes of the source as memory, where it has them.
     fn memory(&self) -> Option<&Bytes> {
