@@ -150,15 +150,16 @@ impl ObjectStore for Lacking {
         self.inner.list_with_delimiter(prefix)
     }
 
-    fn copy_opts<'a, 'b, 'c>(
+    fn copy_opts<'a, 'b, 'd, 'c>(
         &'a self,
         from: &'b Path,
-        to: &'b Path,
+        to: &'d Path,
         options: StoreCopy,
     ) -> Boxed<'c, ()>
     where
         'a: 'c,
         'b: 'c,
+        'd: 'c,
         Self: 'c,
     {
         Box::pin(async move {

@@ -78,7 +78,7 @@ fn check_records(pack: &PackReader, expected: &Value, context: &str) {
         return;
     };
     assert_eq!(pack.num_records().unwrap(), records.len() as u64, "{context}");
-    let has_memory = !context.contains("positional");
+    let has_memory = !common::only_copies(context);
     for (row, record) in records.iter().enumerate() {
         let row = row as u64;
         let span = pack.span(row).unwrap();

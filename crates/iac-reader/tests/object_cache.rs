@@ -34,13 +34,13 @@ impl ByteSource for Far {
     }
 
     fn read_into(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_micros(200));
         if self.fails.load(Ordering::SeqCst) {
             return Err(io::Error::other("the cable is cut"));
         }
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.read_bytes.fetch_add(buffer.len() as u64, Ordering::SeqCst);
-        let end = offset as usize + buffer.len();
+        let end = (offset as usize).saturating_add(buffer.len());
         let found = self.bytes.get(offset as usize..end).ok_or(io::ErrorKind::UnexpectedEof)?;
         buffer.copy_from_slice(found);
         Ok(())

@@ -7,6 +7,7 @@
 #[path = "common/counting.rs"]
 mod counting;
 #[path = "common/image_codec.rs"]
+#[allow(dead_code)]
 mod image_codec;
 #[path = "common/packs.rs"]
 mod packs;
@@ -267,7 +268,7 @@ fn image_batches_come_in_one_round_of_requests() {
     iac_writer::VariablePackBuilder::new("test", iac_writer::Table::from(index))
         .codec_spec(CodecSpec::new("test.pixels", Parameters::new()))
         .registry(Arc::new(image_codec::registry()))
-        .build_images(&path, &images)
+        .build_images(&path, &images.iter().map(Image::as_view).collect::<Vec<_>>())
         .unwrap();
     let store = Arc::new(Counting::default());
     put(&store, std::fs::read(&path).unwrap());

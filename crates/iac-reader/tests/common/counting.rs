@@ -120,15 +120,16 @@ impl ObjectStore for Counting {
         self.inner.list_with_delimiter(prefix)
     }
 
-    fn copy_opts<'a, 'b, 'c>(
+    fn copy_opts<'a, 'b, 'd, 'c>(
         &'a self,
         from: &'b Path,
-        to: &'b Path,
+        to: &'d Path,
         options: CopyOptions,
     ) -> Boxed<'c, ()>
     where
         'a: 'c,
         'b: 'c,
+        'd: 'c,
         Self: 'c,
     {
         self.inner.copy_opts(from, to, options)

@@ -29,8 +29,44 @@ pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The three sources over the same file.
+/// How many sources there are.
+pub const SOURCES: usize = if cfg!(feature = "object-store") { 5 } else { 3 };
+
+/// Whether a source, by its name, has no memory to show.
+pub fn only_copies(source: &str) -> bool {
+    source.contains("positional") || source.contains("object")
+}
+
+/// The sources over the same file.
 pub fn all_sources(path: &Path) -> Vec<(&'static str, Result<PackReader>)> {
+    let mut sources = local_sources(path);
+    #[cfg(feature = "object-store")]
+    sources.extend(object_sources(path));
+    sources
+}
+
+/// In a store in memory, also behind a cache of small blocks.
+#[cfg(feature = "object-store")]
+fn object_sources(path: &Path) -> Vec<(&'static str, Result<PackReader>)> {
+    use iac_reader::object::object_store::memory::InMemory;
+    use iac_reader::object::object_store::path::Path as Key;
+    use iac_reader::object::object_store::{ObjectStoreExt, PutPayload};
+    use iac_reader::object::{BlockCache, ObjectLocation, ObjectOptions, block_on};
+
+    let store = Arc::new(InMemory::new());
+    let key = Key::from("pack.iac");
+    let bytes = PutPayload::from(std::fs::read(path).unwrap());
+    block_on(store.put(&key, bytes)).unwrap().unwrap();
+    let place = ObjectLocation::in_store(store, key, &path.to_string_lossy());
+    let (read, options) = (ReadOptions::default(), ObjectOptions::default());
+    let cache = Arc::new(BlockCache::new(1 << 20).block_bytes(4096));
+    vec![
+        ("object", PackReader::open_object(&place, &read, &options)),
+        ("cached object", PackReader::open_cached(&place, &read, &options, &cache)),
+    ]
+}
+
+fn local_sources(path: &Path) -> Vec<(&'static str, Result<PackReader>)> {
     let options = ReadOptions::default();
     vec![
         ("mapped", PackReader::open(path)),
