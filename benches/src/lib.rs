@@ -18,6 +18,7 @@ pub mod dicom;
 pub mod features;
 pub mod fixed;
 pub mod images;
+pub mod objects;
 pub mod opens;
 pub mod peer;
 pub mod process;

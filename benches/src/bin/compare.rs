@@ -15,6 +15,7 @@ use iac_benches::dicom::Dicom;
 use iac_benches::features::Features;
 use iac_benches::fixed::Fixed;
 use iac_benches::images::{self, Images};
+use iac_benches::objects::Objects;
 use iac_benches::opens::Opens;
 use iac_benches::peer::Program;
 use iac_benches::reads::Reads;
@@ -59,7 +60,7 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 18] = [
+const SECTIONS: [&str; 19] = [
     "reads-1k",
     "reads-4-60k",
     "open-200k",
@@ -78,6 +79,7 @@ const SECTIONS: [&str; 18] = [
     "features",
     "dicom",
     "volume",
+    "object-store",
 ];
 
 enum Task {
@@ -94,6 +96,7 @@ enum Task {
     Features(Features),
     Dicom(Dicom),
     Volumes(Volumes),
+    Objects(Objects),
 }
 
 fn main() -> Result<()> {
@@ -132,6 +135,7 @@ fn main() -> Result<()> {
             Task::Features(features) => vec![features.run(folder, reference)?],
             Task::Dicom(dicom) => dicom.run(folder, reference)?,
             Task::Volumes(volumes) => vec![volumes.run(folder, reference)?],
+            Task::Objects(objects) => objects.run(folder)?,
         };
         for section in measured {
             println!("{section}");
@@ -153,7 +157,7 @@ fn main() -> Result<()> {
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 18] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 19] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",
@@ -277,6 +281,12 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 18] {
         rounds,
     };
     let volumes = Volumes { slices: if quick { 12 } else { 300 }, rounds };
+    let objects = Objects {
+        records: if quick { 600 } else { 6000 },
+        batches: if quick { 2 } else { 10 },
+        tiles: if quick { 32 } else { 640 },
+        rounds,
+    };
     [
         Task::Reads(kilobyte),
         Task::Reads(tiles),
@@ -296,5 +306,6 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 18] {
         Task::Features(features),
         Task::Dicom(dicom),
         Task::Volumes(volumes),
+        Task::Objects(objects),
     ]
 }

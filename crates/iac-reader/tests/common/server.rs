@@ -177,7 +177,7 @@ fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
         let answer = answer.unwrap_or(Answer::Sound);
         let goes_on = respond(&mut stream, &request, range, answer, shared);
         shared.under_way.fetch_sub(1, Ordering::SeqCst);
-        if !goes_on? {
+        if !goes_on? || request.method == "HEAD" {
             break;
         }
     }
