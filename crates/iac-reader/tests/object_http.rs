@@ -164,9 +164,13 @@ fn a_replaced_object_is_noticed_also_where_conditions_are_not_minded() {
         }),
         ..Object::new(bytes, tag)
     };
-    let kinds: [&dyn Fn(&[u8], &str) -> Object; 3] = [&tagged, &weak, &dated];
     let server = Server::start();
-    for (number, kind) in kinds.into_iter().enumerate() {
+    for number in 0..3 {
+        let kind = |bytes: &[u8], tag: &str| match number {
+            0 => tagged(bytes, tag),
+            1 => weak(bytes, tag),
+            _ => dated(bytes, tag),
+        };
         for answer in [Answer::Sound, Answer::Unconditional] {
             server.always(answer.clone());
             server.put("pack.iac", kind(&first, "one"));

@@ -3,6 +3,7 @@
 #![cfg(feature = "object-store")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 #![allow(clippy::cast_possible_truncation, clippy::arithmetic_side_effects)]
+#![allow(clippy::single_range_in_vec_init)]
 
 #[path = "common/counting.rs"]
 mod counting;

@@ -116,10 +116,9 @@ impl Disk {
         for file in found {
             let is_old = now.duration_since(file.used).is_ok_and(|age| age > ABANDONED);
             let is_abandoned = file.is_unfinished && is_old;
-            if is_abandoned || (left > goal && !file.is_unfinished) {
-                if fs::remove_file(&file.path).is_ok() {
-                    left = left.saturating_sub(file.bytes);
-                }
+            let goes = is_abandoned || (left > goal && !file.is_unfinished);
+            if goes && fs::remove_file(&file.path).is_ok() {
+                left = left.saturating_sub(file.bytes);
             }
         }
         self.bytes.store(left, Ordering::Relaxed);

@@ -83,6 +83,11 @@ pub(crate) fn length_of(bytes: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::single_range_in_vec_init
+)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -54,12 +54,15 @@ impl Object {
     }
 }
 
+/// Method and path of a request, and the range that was asked for.
+pub(crate) type Asked = (String, Option<(u64, u64)>);
+
 #[derive(Default)]
 struct Shared {
     objects: Mutex<HashMap<String, Object>>,
     script: Mutex<VecDeque<Answer>>,
     always: Mutex<Option<Answer>>,
-    log: Mutex<Vec<(String, Option<(u64, u64)>)>>,
+    log: Mutex<Vec<Asked>>,
     under_way: AtomicUsize,
     most_under_way: AtomicUsize,
     stop: AtomicBool,
@@ -112,8 +115,8 @@ impl Server {
         *self.shared.always.lock().unwrap() = Some(answer);
     }
 
-    /// The requests since the last call: method and path, and the range that was asked for.
-    pub(crate) fn log(&self) -> Vec<(String, Option<(u64, u64)>)> {
+    /// The requests since the last call.
+    pub(crate) fn log(&self) -> Vec<Asked> {
         std::mem::take(&mut self.shared.log.lock().unwrap())
     }
 
