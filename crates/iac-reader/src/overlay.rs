@@ -54,8 +54,9 @@ impl ByteSource for Overlay {
         if missing.is_empty() { Ok(()) } else { self.beneath.read_batch(&mut missing) }
     }
 
+    /// Reads should be just those that were fetched, not joined with what lies between.
     fn prefers_batches(&self) -> bool {
-        self.beneath.prefers_batches()
+        true
     }
 
     fn shared(&self, offset: u64, length: usize) -> Option<Bytes> {

@@ -98,6 +98,7 @@
 //! | `tiles`, `features` | packs of image tiles and of teacher features (the module `adapters`); on by default |
 //! | `dicom` | packs of one patient's DICOM objects (the module `adapters`); on by default, images need `jxl` |
 //! | `volumes` | series of DICOM images as volumes, labels on them, export to NIfTI |
+//! | `object-store` | packs in S3, Google Cloud Storage, Azure and on web servers (`reader::object`, `ops::object`) |
 //! | `ndarray` | rows of fixed packs as arrays of the crate `ndarray` |
 //! | `full` | every codec with its best backend |
 //!

@@ -69,7 +69,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(arguments: &BenchArgs, common: &Common) -> Result<ExitCode> {
-    let pack = super::open(&arguments.path, common)?;
+    let pack = super::open_without_cache(&arguments.path, common)?;
     let mut options = BenchOptions::default();
     options.batch = arguments.batch;
     options.time = arguments.seconds;

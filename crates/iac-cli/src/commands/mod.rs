@@ -80,6 +80,13 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode> {
     }
 }
 
+/// A pack of which nothing is kept that was read, so that reading again asks its source again.
+fn open_without_cache(path: &Path, common: &Common) -> Result<PackReader> {
+    #[cfg(not(feature = "object-store"))]
+    refuse_url(path)?;
+    Ok(PackReader::open_with(path, &read_options(common).object_cache(0))?)
+}
+
 /// How packs are opened.
 fn read_options(common: &Common) -> ReadOptions {
     ReadOptions::default()

@@ -1,6 +1,6 @@
 //! `iac text index` and `iac text search`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::select::shown;
 use super::text::{Opened, open};
 use crate::cli::Common;
-use crate::failure::{Failure, Result, human_safe};
+use crate::failure::{Failure, Report, Result, human_safe};
 use crate::human;
 use crate::interrupt;
 use crate::output::{self, Out};
@@ -59,7 +59,18 @@ pub(crate) struct SearchArgs {
     build: bool,
 }
 
+/// An index lies beside its pack, and beside an object nothing can lie.
+fn check_place(path: &Path) -> Result<()> {
+    if !iatrocache::reader::is_url(path) {
+        return Ok(());
+    }
+    let message = format!("{}: an index is made beside a local pack only", path.display());
+    let report = Report::new(iatrocache::ErrorKind::Unsupported, human_safe(&message));
+    Err(Failure::from(report.path(path)).with_hint("iac cp brings the pack here"))
+}
+
 pub(crate) fn index(arguments: &IndexArgs, common: &Common) -> Result<ExitCode> {
+    check_place(&arguments.path)?;
     match open(&arguments.path, common)? {
         Opened::Text(reader) => make(&reader, arguments, common),
         Opened::Pair(reader) => make(&reader, arguments, common),
@@ -96,6 +107,7 @@ fn build<D: TextDocument>(reader: &TextReader<D>, common: &Common) -> Result<u64
 }
 
 pub(crate) fn search(arguments: &SearchArgs, common: &Common) -> Result<ExitCode> {
+    check_place(&arguments.path)?;
     match open(&arguments.path, common)? {
         Opened::Text(reader) => find(&reader, arguments, common),
         Opened::Pair(reader) => find(&reader, arguments, common),

@@ -38,7 +38,7 @@ pub(crate) struct Disk {
 
 impl Disk {
     pub(crate) fn open(folder: &Path, budget: u64) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        make_folder(folder)?;
         let disk = Self {
             folder: folder.to_owned(),
             budget,
@@ -175,12 +175,24 @@ fn total(found: &[Found]) -> u64 {
     found.iter().fold(0, |sum, file| sum.saturating_add(file.bytes))
 }
 
+/// Records may be patients' data: what is made here is for its owner only.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
 fn create(path: &Path) -> io::Result<File> {
-    let open = || OpenOptions::new().write(true).create_new(true).open(path);
-    match open() {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(path.parent().unwrap_or(path))?;
-            open()
+            make_folder(path.parent().unwrap_or(path))?;
+            options.open(path)
         }
         opened => opened,
     }
@@ -230,6 +242,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::open(folder.path(), 1 << 20).unwrap();
         disk.write("a", 8, 3, b"12345678");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = fs::metadata(disk.path("a", 8, 3)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "for its owner only");
+        }
         assert_eq!(disk.read("a", 8, 3, 8).unwrap(), &b"12345678"[..]);
         assert_eq!(disk.read("a", 8, 2, 8), None);
         assert_eq!(disk.read("b", 8, 3, 8), None);

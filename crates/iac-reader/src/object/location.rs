@@ -205,7 +205,9 @@ impl ObjectLocation {
     /// stores that the caller made, of which two may use the same names.
     pub(crate) fn memory_key(&self) -> Option<String> {
         match &self.place {
-            Place::Made { recipe, path } => Some(format!("{}\n{path}", recipe.base)),
+            Place::Made { recipe, path } => {
+                Some(format!("{}\n{}\n{path}", recipe.base, recipe.service()))
+            }
             Place::Local(_) | Place::Given { .. } => None,
         }
     }
@@ -238,6 +240,18 @@ fn kind(scheme: &str) -> Option<Kind> {
     }
 }
 
+impl Kind {
+    /// How the names of its settings in the environment begin.
+    const fn prefixes(self) -> &'static [&'static str] {
+        match self {
+            Self::S3 => &["aws_"],
+            Self::Google => &["google_"],
+            Self::Azure => &["azure_"],
+            Self::Http => &[],
+        }
+    }
+}
+
 impl Recipe {
     fn store(&self) -> io::Result<Arc<dyn ObjectStore>> {
         let stores = STORES.get(|| Some(Mutex::default()));
@@ -260,6 +274,18 @@ impl Recipe {
         Ok(store)
     }
 
+    /// Whose bucket it is: the same name may stand for others elsewhere.
+    fn service(&self) -> String {
+        let settings = self.settings(self.kind.prefixes());
+        let tells = |name: &str| name.contains("endpoint") || name.ends_with("account_name");
+        let told: Vec<String> = settings
+            .into_iter()
+            .filter(|(name, _)| tells(name))
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        told.join(" ")
+    }
+
     fn make(&self) -> object_store::Result<Arc<dyn ObjectStore>> {
         // Connections need a provider of cryptography. One that the program chose stays.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
@@ -273,10 +299,11 @@ impl Recipe {
             max_retries: self.options.retries,
             retry_timeout: self.options.retry_time,
         };
+        let settings = self.settings(self.kind.prefixes());
         // The last one of a name wins.
         macro_rules! configured {
-            ($builder:expr, $prefixes:expr, $settings:expr) => {
-                $settings.iter().fold($builder, |builder, (name, value)| match name.parse() {
+            ($builder:expr) => {
+                settings.iter().fold($builder, |builder, (name, value)| match name.parse() {
                     Ok(key) => builder.with_config(key, value),
                     Err(_) => builder,
                 })
@@ -284,29 +311,25 @@ impl Recipe {
         }
         let store: Arc<dyn ObjectStore> = match self.kind {
             Kind::S3 => {
-                let settings = self.settings(&["aws_"]);
                 let builder = AmazonS3Builder::new()
                     .with_copy_if_not_exists(S3CopyIfNotExists::Multipart)
                     .with_retry(retry);
-                let builder = configured!(builder, &["aws_"], settings);
+                let builder = configured!(builder);
                 Arc::new(builder.with_url(&self.base).build()?)
             }
             Kind::Google => {
-                let settings = self.settings(&["google_"]);
                 let builder = GoogleCloudStorageBuilder::new().with_retry(retry);
-                let builder = configured!(builder, &["google_"], settings);
+                let builder = configured!(builder);
                 Arc::new(builder.with_url(&self.base).build()?)
             }
             Kind::Azure => {
-                let settings = self.settings(&["azure_"]);
                 let builder = MicrosoftAzureBuilder::new().with_retry(retry);
-                let builder = configured!(builder, &["azure_"], settings);
+                let builder = configured!(builder);
                 Arc::new(builder.with_url(&self.base).build()?)
             }
             Kind::Http => {
-                let settings = self.settings(&[]);
                 let builder = HttpBuilder::new().with_retry(retry);
-                let builder = configured!(builder, &[], settings);
+                let builder = configured!(builder);
                 Arc::new(builder.with_url(&self.base).build()?)
             }
         };
