@@ -34,6 +34,10 @@ pub struct ReadOptions {
     pub(crate) use_header_cache: bool,
     pub(crate) max_table_bytes: u64,
     pub(crate) rescue: bool,
+    #[cfg_attr(
+        not(feature = "object-store"),
+        allow(dead_code, reason = "nothing is opened by URL")
+    )]
     pub(crate) object_cache: u64,
     pub(crate) workers: Workers,
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::{FutureExt, TryStreamExt, stream};
 use iac_format::{HEADER_BYTES, Header};
 use object_store::path::Path;
@@ -164,10 +164,14 @@ impl ObjectSource {
             let length = usize::try_from(length).map_err(io::Error::other)?;
             buffers.push((range.start, length));
         }
-        let allocate = move |buffers: &[(u64, usize)]| -> io::Result<Vec<BytesMut>> {
+        let allocate = |buffers: &[(u64, usize)]| -> io::Result<Vec<Vec<u8>>> {
             let mut made = Vec::with_capacity(buffers.len());
             for (_, length) in buffers {
-                made.push(BytesMut::zeroed(*length));
+                let mut buffer = Vec::new();
+                // How much an object has is only what its server says.
+                buffer.try_reserve_exact(*length).map_err(io::Error::other)?;
+                buffer.resize(*length, 0);
+                made.push(buffer);
             }
             Ok(made)
         };
@@ -176,7 +180,7 @@ impl ObjectSource {
             for ((offset, _), buffer) in buffers.iter().zip(&mut made) {
                 self.read_into(*offset, buffer)?;
             }
-            return Ok(made.into_iter().map(BytesMut::freeze).collect());
+            return Ok(made.into_iter().map(Bytes::from).collect());
         };
         let remote = Arc::clone(remote);
         run(async move {
@@ -188,7 +192,7 @@ impl ObjectSource {
                 .collect();
             remote.read(&mut reads).await?;
             drop(reads);
-            Ok(made.into_iter().map(BytesMut::freeze).collect())
+            Ok(made.into_iter().map(Bytes::from).collect())
         })
         .await
     }
