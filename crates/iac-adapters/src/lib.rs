@@ -10,14 +10,16 @@
 //! | [`features`] | packs of vectors, one for each tile (`teacher_features`) |
 //! | `text` | packs of clinical text (`clinical_text`) |
 //! | `text_pair` | packs of clinical text, each with a text made of it (`clinical_text_pair`) |
+//! | `wsi` | packs of one whole slide (`wsi_image`) |
 //! | [`validate`] | whether a pack keeps the rules of its schema |
 //!
 //! # Features
 //!
 //! - `tiles` (default): image tiles, from PNG, JPEG, TIFF, BMP, WebP and JPEG XL files;
 //! - `features` (default): teacher features.
-//! - `text` (default): clinical text and paired text.
-//! - `volumes`: series of DICOM images as volumes (`dicom::volume`).
+//! - `text` (default): clinical text and paired text;
+//! - `volumes`: series of DICOM images as volumes (`dicom::volume`);
+//! - `wsi`: whole slides; `wsi-icc`: their colours by their own profiles.
 //!
 //! Which image codecs there are is decided by the features of `iac-codec`: `jxl` is what tile packs
 //! are made with.
@@ -40,7 +42,7 @@ pub mod manifest;
 mod record;
 #[cfg(any(feature = "features", feature = "tiles"))]
 mod table;
-#[cfg(any(feature = "dicom", feature = "features", feature = "tiles"))]
+#[cfg(any(feature = "dicom", feature = "features", feature = "tiles", feature = "wsi"))]
 mod task;
 #[cfg(feature = "text")]
 pub mod text;
@@ -49,6 +51,8 @@ pub mod text_pair;
 #[cfg(feature = "tiles")]
 pub mod tiles;
 pub mod validate;
+#[cfg(feature = "wsi")]
+pub mod wsi;
 
 /// The adapters that this build has.
 ///
@@ -63,6 +67,7 @@ pub fn compiled_adapters() -> Vec<&'static str> {
         ("features", cfg!(feature = "features")),
         ("text", cfg!(feature = "text")),
         ("dicom", cfg!(feature = "dicom")),
+        ("wsi", cfg!(feature = "wsi")),
     ]
     .into_iter()
     .filter(|(_, is_there)| *is_there)

@@ -88,6 +88,8 @@ pub(crate) enum Command {
     Text(crate::commands::text::TextArgs),
     #[cfg(feature = "dicom")]
     Dicom(crate::commands::dicom::DicomArgs),
+    #[cfg(feature = "wsi")]
+    Wsi(crate::commands::wsi::WsiArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
 }

@@ -142,9 +142,10 @@ pub fn montage(
 ) -> Result<Montage> {
     check_options(options)?;
     let decoder = Decoder::new(pack, options.limits)?;
-    let images = decoder
-        .images()
-        .ok_or_else(|| OpsError::usage(format!("{}: its records are no images", pack.path())))?;
+    let images = decoder.images();
+    if images.is_none() && options.render.is_none() {
+        return Err(OpsError::usage(format!("{}: its records are no images", pack.path())));
+    }
     let selected = selected_rows(pack, rows)?;
     let rows: Vec<u64> = match rows {
         Some(_) => selected.iter().collect(),
@@ -223,7 +224,11 @@ struct Thumbnail {
     pixels: Vec<[u8; 3]>,
 }
 
-fn thumbnail(images: &VariableRecordPack, row: u64, options: &MontageOptions) -> Result<Thumbnail> {
+fn thumbnail(
+    images: Option<&VariableRecordPack>,
+    row: u64,
+    options: &MontageOptions,
+) -> Result<Thumbnail> {
     if let Some(Renderer(render)) = &options.render {
         let image = render(row)?;
         let shape = image.shape();
@@ -235,6 +240,7 @@ fn thumbnail(images: &VariableRecordPack, row: u64, options: &MontageOptions) ->
             to_usize(options.cell),
         ));
     }
+    let images = images.ok_or_else(|| OpsError::usage("the records are no images"))?;
     let full = images.image_info(row)?.shape;
     let fills = |scale: &Scale| {
         let small = scale.apply(full);

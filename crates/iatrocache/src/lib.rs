@@ -99,6 +99,7 @@
 //! | `dicom` | packs of one patient's DICOM objects (the module `adapters`); on by default, images need `jxl` |
 //! | `volumes` | series of DICOM images as volumes, labels on them, export to NIfTI |
 //! | `object-store` | packs in S3, Google Cloud Storage, Azure and on web servers (`reader::object`, `ops::object`) |
+//! | `wsi` | packs of one whole slide (the module `adapters`); on by default. `wsi-icc`: colours by the slide's own profile |
 //! | `ndarray` | rows of fixed packs as arrays of the crate `ndarray` |
 //! | `full` | every codec with its best backend |
 //!

@@ -115,6 +115,21 @@ pub enum Validated {
         /// Instances that were compared with their checksums.
         crc_checked: u64,
     },
+    /// A whole slide.
+    Wsi {
+        /// The payload type.
+        payload_type: String,
+        /// Records, tiles and others.
+        records: u64,
+        /// Pixels of a row of the raster.
+        width: u64,
+        /// Rows of the raster.
+        height: u64,
+        /// Tiles that were decoded.
+        decoded: u64,
+        /// Records that were compared with their checksums.
+        crc_checked: u64,
+    },
     /// Teacher features.
     Features {
         /// The payload type.
@@ -145,6 +160,11 @@ impl fmt::Display for Validated {
                 f,
                 "package_valid type={payload_type} records={records} series={series} \
                  codec={codec} decoded={decoded} crc_checked={crc_checked}"
+            ),
+            Self::Wsi { payload_type, records, width, height, decoded, crc_checked } => write!(
+                f,
+                "package_valid type={payload_type} records={records} \
+                 dimensions={width}x{height} decoded={decoded} crc_checked={crc_checked}"
             ),
             Self::Features { payload_type, records, teacher, dim, dtype, rows_checked } => write!(
                 f,
@@ -192,6 +212,12 @@ pub fn validate_reader(pack: &PackReader, options: &ValidateOptions) -> Result<V
         Some(name) if crate::dicom::schema::handles(name) => {
             crate::dicom::schema::validate(pack, options)
         }
+        #[cfg(feature = "wsi")]
+        Some(name) if crate::wsi::validate::handles(name) => {
+            let checked = of_rows(options.max_crc, pack.num_records()?);
+            first::check_sums(pack, checked)?;
+            crate::wsi::validate::validate(pack, options, checked)
+        }
         #[cfg(feature = "text")]
         Some(name) if crate::text::schema::handles(name) => {
             crate::text::schema::validate(pack, options)
@@ -237,6 +263,8 @@ impl Schemas {
             Arc::new(Self),
             #[cfg(feature = "dicom")]
             Arc::new(crate::dicom::schema::DicomSchema::default()),
+            #[cfg(feature = "wsi")]
+            Arc::new(crate::wsi::validate::WsiSchema::default()),
             #[cfg(feature = "text")]
             Arc::new(crate::text::schema::TextSchema::default()),
         ]

@@ -40,6 +40,8 @@ pub(crate) mod text;
 pub(crate) mod text_search;
 pub(crate) mod validate;
 pub(crate) mod verify;
+#[cfg(feature = "wsi")]
+pub(crate) mod wsi;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -75,6 +77,8 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Text(arguments) => text::run(arguments, common),
         #[cfg(feature = "dicom")]
         Command::Dicom(arguments) => dicom::run(arguments, common),
+        #[cfg(feature = "wsi")]
+        Command::Wsi(arguments) => wsi::run(arguments, common),
         Command::Demo(arguments) => demo::run(arguments, common),
         Command::Completions(arguments) => completions::run(arguments),
     }

@@ -25,7 +25,7 @@ use crate::progress::{Shown, Unit};
 /// Each image is reduced to fit into its place, in the order of the rows, from left to right.
 /// Samples with more than 8 bits, signed ones and floats become shades between the 1st and the
 /// 99th percentile of their image, or those of --window. Images of DICOM packs are shown through their
-/// own windows and palettes. An image that cannot be decoded is a
+/// own windows and palettes, tiles of slides as colours. An image that cannot be decoded is a
 /// cross, and the exit code is 1.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -81,6 +81,8 @@ pub(crate) fn run(arguments: &MontageArgs, common: &Common) -> Result<ExitCode> 
     let rows = arguments.rows.clone();
     #[cfg(feature = "dicom")]
     let rows = super::dicom::render(&pack, rows, &mut options)?;
+    #[cfg(feature = "wsi")]
+    let rows = super::wsi::render(&pack, rows, &mut options)?;
     let progress = Shown::new(common, Unit::Rows);
     let writing = interrupt::writing()?;
     let mut file = NewFile::create_from(&arguments.path, &arguments.output, arguments.overwrite)?;

@@ -111,6 +111,17 @@ pub fn write_png(image: &ImageView<'_>) -> Result<Vec<u8>, PictureError> {
     png_file::write(image)
 }
 
+/// Writes an image as a NumPy file: `(H, W)` for one channel, `(H, W, C)` else.
+///
+/// # Errors
+///
+/// None so far.
+pub fn write_npy(image: &ImageView<'_>) -> Result<Vec<u8>, PictureError> {
+    let shape = image.shape().dimensions();
+    let samples = image.samples();
+    Ok(npy::write(samples.sample_type().name(), &shape, &samples.to_le_bytes()))
+}
+
 impl Decoded {
     /// The record as a PNG file.
     ///

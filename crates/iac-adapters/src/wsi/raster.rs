@@ -1,0 +1,33 @@
+//! Rasters of tiles, whatever tiles come from.
+
+use bytes::Bytes;
+
+use crate::error::Result;
+
+/// The measures of a raster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grid {
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+    pub(crate) tile_width: u64,
+    pub(crate) tile_height: u64,
+    /// The colour where there is no tile, and outside of the raster.
+    pub(crate) background: [u8; 3],
+}
+
+impl Grid {
+    /// Bytes of a decoded tile.
+    pub(crate) const fn tile_bytes(&self) -> u64 {
+        self.tile_width.saturating_mul(self.tile_height).saturating_mul(3)
+    }
+}
+
+/// A raster whose tiles can be had.
+pub(crate) trait TileSource: Sync {
+    /// Its measures.
+    fn grid(&self) -> Grid;
+
+    /// A tile's pixels: rows of RGB, the whole tile also at the edges of the raster. Nothing where
+    /// there is none.
+    fn tile(&self, x: u64, y: u64) -> Result<Option<Bytes>>;
+}
