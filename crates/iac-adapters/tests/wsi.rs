@@ -145,7 +145,10 @@ fn every_region_of_every_golden_pack_has_the_bytes_of_the_reference() {
             checked += 1;
             continue;
         }
-        let wanted = &packs[&format!("{name}.native")];
+        let Some(wanted) = packs.get(&format!("{name}.native")) else {
+            check_regions(&reader, name, case);
+            continue;
+        };
         let options = WsiReadOptions::new().raw_components(true);
         let found = reader.read_native(&whole(&reader), &options).unwrap().pixels;
         let worst = found.iter().zip(wanted).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0);
@@ -207,7 +210,8 @@ fn validator_agrees_with_the_reference_on_sound_packs() {
             continue;
         }
         let pack = PackReader::from_bytes(packs[name].clone()).unwrap();
-        let line = validate_reader(&pack, &ValidateOptions::default()).unwrap().to_string();
+        let line =
+            validate_reader(&pack, &ValidateOptions::default().max_decode(0)).unwrap().to_string();
         let stated = |field: &str| case["validate"][field].as_u64().unwrap();
         assert_eq!(
             line,
@@ -236,9 +240,9 @@ fn altered_packs_are_refused_with_typed_errors_or_read_as_by_the_reference() {
     for outcome in json("outcomes.json").as_array().unwrap() {
         let name = outcome["name"].as_str().unwrap();
         let pack = PackReader::from_bytes(packs[name].clone());
-        let opened = pack.map_err(AdapterError::from).and_then(|pack| {
-            WsiPackReader::from_reader(pack, &WsiOpenOptions::default())
-        });
+        let opened = pack
+            .map_err(AdapterError::from)
+            .and_then(|pack| WsiPackReader::from_reader(pack, &WsiOpenOptions::default()));
         let should_open = outcome["open"].as_bool().unwrap() && !STRICTER.contains(&name);
         let reader = match opened {
             Ok(reader) => {
@@ -260,7 +264,9 @@ fn altered_packs_are_refused_with_typed_errors_or_read_as_by_the_reference() {
         }
         let read = reader.read_native(&whole(&reader), &WsiReadOptions::new());
         match (read, outcome["read"]["ok"].as_bool().unwrap()) {
-            (Ok(image), true) => assert_eq!(sum(&image.pixels), outcome["read"]["sha256"], "{name}"),
+            (Ok(image), true) => {
+                assert_eq!(sum(&image.pixels), outcome["read"]["sha256"], "{name}")
+            }
             (Err(error), false) => {
                 assert!(
                     matches!(error.kind(), ErrorKind::Decode | ErrorKind::Checksum),
@@ -385,7 +391,7 @@ fn batch_has_the_pixels_of_its_regions_and_decodes_a_shared_tile_once() {
             assert_eq!((batch.count, batch.height, batch.width), (regions.len(), 11, 17));
             for (region, pixels) in regions.iter().zip(batch.pixels.chunks(17 * 11 * 3)) {
                 let alone = reader.read_region(region, &WsiReadOptions::new()).unwrap();
-                assert_eq!(alone.pixels, pixels, "{name} {region:?}");
+                assert!(alone.pixels == pixels, "{name} {region:?}");
             }
         }
         let mut other = regions.clone();
@@ -400,13 +406,15 @@ fn batch_has_the_pixels_of_its_regions_and_decodes_a_shared_tile_once() {
 fn distance(one: &RegionImage, other: &RegionImage) -> (f64, f64) {
     let count = one.pixels.len() as f64;
     let differences = one.pixels.iter().zip(&other.pixels).map(|(a, b)| f64::from(a.abs_diff(*b)));
-    let (sum, squares) = differences.fold((0.0, 0.0), |(sum, squares), d| (sum + d, squares + d * d));
+    let (sum, squares) =
+        differences.fold((0.0, 0.0), |(sum, squares), d| (sum + d, squares + d * d));
     let psnr = if squares == 0.0 { 99.0 } else { 10.0 * (65025.0 * count / squares).log10() };
     (sum / count, psnr)
 }
 
 #[test]
 fn fast_regions_of_golden_packs_stay_near_the_exact_ones() {
+    let mut wrong = Vec::new();
     let packs = files("packs");
     let expected = json("expected.json");
     for name in expected.as_object().unwrap().keys() {
@@ -431,9 +439,12 @@ fn fast_regions_of_golden_packs_stay_near_the_exact_ones() {
             let fast = WsiReadOptions::new().resolution(Resolution::Fast);
             let fast = reader.read_region(&region, &fast).unwrap();
             let (mean, psnr) = distance(&exact, &fast);
-            assert!(mean <= 1.0 && psnr >= 36.0, "{name} at {factor}: mean {mean}, {psnr} dB");
+            if mean > 1.0 || psnr < 36.0 {
+                wrong.push(format!("{name} at {factor}: mean {mean:.2}, {psnr:.1} dB"));
+            }
         }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
@@ -447,5 +458,5 @@ fn components_of_compression_33003_are_converted_unless_asked_for_as_stored() {
     let raw = WsiReadOptions::new().raw_components(true);
     let raw = reader.read_native(&whole(&reader), &raw).unwrap();
     let converted = reader.read_native(&whole(&reader), &WsiReadOptions::new()).unwrap();
-    assert_ne!(raw.pixels, converted.pixels);
+    assert!(raw.pixels != converted.pixels);
 }

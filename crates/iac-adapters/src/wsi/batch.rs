@@ -5,15 +5,13 @@ use std::num::NonZeroUsize;
 
 use bytes::Bytes;
 
-use super::fast::{Choice, choose};
+use super::fast::{Choice, choose, raster_of};
 use super::parallel::in_parallel;
 use super::plan::Axis;
 use super::raster::{Grid, TileSource};
 use super::read::{
-    DamagedTile, NativeRaster, Placed, Region, WsiPackReader, WsiReadOptions, is_damage,
-    output,
+    DamagedTile, NativeRaster, Placed, Region, WsiPackReader, WsiReadOptions, is_damage, output,
 };
-use super::schema::as_f64;
 use super::stream::{StreamOptions, render, tiles};
 use crate::error::{AdapterError, Result};
 
@@ -60,7 +58,11 @@ impl WsiPackReader {
     ///
     /// [`AdapterError::Usage`] when the regions are of several sizes; otherwise as
     /// [`read_region`](Self::read_region). One bad region fails the whole call.
-    pub fn read_regions(&self, regions: &[Region], options: &WsiReadOptions) -> Result<RegionBatch> {
+    pub fn read_regions(
+        &self,
+        regions: &[Region],
+        options: &WsiReadOptions,
+    ) -> Result<RegionBatch> {
         let Some(first) = regions.first() else {
             return Ok(RegionBatch {
                 count: 0,
@@ -95,9 +97,9 @@ impl WsiPackReader {
         options: &WsiReadOptions,
     ) -> Result<Vec<DamagedTile>> {
         let Some(first) = regions.first() else { return Ok(Vec::new()) };
-        let other = regions.iter().position(|region| {
-            (region.width, region.height) != (first.width, first.height)
-        });
+        let other = regions
+            .iter()
+            .position(|region| (region.width, region.height) != (first.width, first.height));
         if let Some(position) = other {
             return Err(AdapterError::usage(format!(
                 "regions of a batch must be of one size, but region {position} is not of {} x {} \
@@ -105,9 +107,7 @@ impl WsiPackReader {
                 first.width, first.height
             )));
         }
-        let each = u64::from(first.width)
-            .saturating_mul(first.height.into())
-            .saturating_mul(3);
+        let each = u64::from(first.width).saturating_mul(first.height.into()).saturating_mul(3);
         let each = usize::try_from(each).unwrap_or(usize::MAX);
         if each.checked_mul(regions.len()) != Some(pixels.len()) || each == 0 {
             return Err(AdapterError::usage(format!(
@@ -127,10 +127,6 @@ impl WsiPackReader {
                 continue;
             }
             let choice = choose(self, &placed, options);
-            let factor = match choice {
-                Choice::Native(scale) => f64::from(scale.denominator()),
-                Choice::Level(level) => as_f64(1_u64.wrapping_shl(level)),
-            };
             let grid = match choice {
                 Choice::Native(scale) => {
                     NativeRaster { scale, ..self.native(options, false) }.grid()
@@ -140,7 +136,7 @@ impl WsiPackReader {
                     None => self.native(options, false).grid(),
                 },
             };
-            let (x, y) = placed.axes(factor, grid.width, grid.height);
+            let (x, y) = placed.axes(raster_of(self, choice), grid.width, grid.height);
             groups.entry(choice).or_default().push(Item { placed, x, y, out });
         }
         for (choice, items) in groups {
@@ -201,10 +197,7 @@ fn render_items(
     let grid = source.grid();
     items.sort_by_key(|item| {
         let at = |start: u64, tile: u64| start.checked_div(tile.max(1)).unwrap_or(0);
-        (
-            at(item.y.covered.start, grid.tile_height),
-            at(item.x.covered.start, grid.tile_width),
-        )
+        (at(item.y.covered.start, grid.tile_height), at(item.x.covered.start, grid.tile_width))
     });
     let budget = (options.memory / grid.tile_bytes().max(1)).max(1);
     let mut group: Vec<Item<'_>> = Vec::new();

@@ -45,7 +45,10 @@ struct State<K> {
 enum Entry {
     /// Some thread is at it.
     Pending,
-    Ready { value: Bytes, used: u64 },
+    Ready {
+        value: Bytes,
+        used: u64,
+    },
 }
 
 /// Takes the mark of a thread that makes a value away again, whatever becomes of the thread.

@@ -97,8 +97,7 @@ pub(crate) fn same(one: &Value, other: &Value) -> bool {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
         }
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
         }
         (a, b) => a == b,
     }
@@ -185,7 +184,9 @@ impl RasterCodec {
         let name = header.get("raster_codec").and_then(Value::as_str);
         let keys: &[&str] = match name {
             Some("jxl") => &["mode", "lossless", "distance", "effort"],
-            Some("jpeg2000") => &["codestream", "source_compression", "associated_image_jxl_effort"],
+            Some("jpeg2000") => {
+                &["codestream", "source_compression", "associated_image_jxl_effort"]
+            }
             Some("jpeg") => &[
                 "codestream",
                 "source_compression",
@@ -241,7 +242,11 @@ impl RasterCodec {
                 }
                 let distance = params.get("distance").and_then(Value::as_f64);
                 let fits = |distance: &f64| {
-                    if lossless { *distance == 0.0 } else { distance.is_finite() && *distance > 0.0 }
+                    if lossless {
+                        *distance == 0.0
+                    } else {
+                        distance.is_finite() && *distance > 0.0
+                    }
                 };
                 let wanted = if lossless { "0.0 without loss" } else { "a number above 0" };
                 let distance = distance.filter(fits).ok_or_else(|| wrong("distance", wanted))?;
@@ -407,7 +412,10 @@ pub(crate) fn check_record_codecs(
         if !agrees {
             return Err(Problem::new(
                 FIELD,
-                format!("the entry of id {id} is not the one of the schema: {}", shown(Some(entry))),
+                format!(
+                    "the entry of id {id} is not the one of the schema: {}",
+                    shown(Some(entry))
+                ),
             ));
         }
     }

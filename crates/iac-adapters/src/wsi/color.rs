@@ -41,9 +41,8 @@ impl SrgbTransform {
             .ok_or_else(|| unsupported("it is damaged, or of a kind that is not known"))?;
         let mut output = Profile::new_sRGB();
         output.precache_output_transform();
-        let transform =
-            Transform::new(&input, &output, DataType::RGB8, Intent::Perceptual)
-                .ok_or_else(|| unsupported("no conversion to sRGB can be made from it"))?;
+        let transform = Transform::new(&input, &output, DataType::RGB8, Intent::Perceptual)
+            .ok_or_else(|| unsupported("no conversion to sRGB can be made from it"))?;
         Ok(Self { transform })
     }
 

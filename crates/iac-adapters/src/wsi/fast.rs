@@ -11,17 +11,18 @@ use super::read::{
 };
 use super::schema::{WsiInfo, as_f64};
 use super::stream::render;
+use super::tile::Sampling;
 use crate::error::{AdapterError, Result};
 
 /// Regions that are kept.
 pub(super) type Renders = Cache<RenderKey>;
 
-/// How many pixels of a smaller raster each pixel of a region must cover along a side where the two
-/// do not lie on one grid: the error of those that are cut stays small then.
-const CUT_STEP: f64 = 4.0;
+/// How many pixels of an overview each pixel of a region must cover along a side where the two do not
+/// lie on one grid: pixels that are cut are taken as if they were of one colour.
+const CUT_OVERVIEW_STEP: f64 = 4.0;
 
-/// The same where overviews serve, whose pixels are exact averages.
-const CUT_OVERVIEW_STEP: f64 = 2.0;
+/// The same for tiles that are decoded smaller, whose pixels are not quite averages.
+const CUT_STEP: f64 = 8.0;
 
 /// Makes a region's pixels; gives the tiles that are damaged.
 pub(super) fn render_fast(
@@ -73,14 +74,31 @@ pub(super) fn choose(reader: &WsiPackReader, placed: &Placed, options: &WsiReadO
     // Overviews are of colours as they are meant.
     let overview = if options.raw_components { None } else { reader.overview() };
     let level = overview.and_then(|overview| {
-        overview.levels().into_iter().rev().find(|level| {
-            serves(placed, as_f64(1_u64.wrapping_shl(*level)), CUT_OVERVIEW_STEP)
-        })
+        overview
+            .levels()
+            .into_iter()
+            .rev()
+            .find(|level| serves(placed, as_f64(1_u64.wrapping_shl(*level)), CUT_OVERVIEW_STEP))
     });
     level.map_or_else(
         || Choice::Native(cheaper_scale(reader, placed).unwrap_or(Scale::Full)),
         Choice::Level,
     )
+}
+
+/// How many native pixels each pixel along a side covers, and by how much of its own pixels it lies
+/// behind their middle.
+pub(super) fn raster_of(reader: &WsiPackReader, choice: Choice) -> (f64, f64) {
+    match choice {
+        Choice::Level(level) => (as_f64(1_u64.wrapping_shl(level)), 0.0),
+        Choice::Native(scale) => {
+            let factor = f64::from(scale.denominator());
+            match reader.inner.decoder.sampling() {
+                Sampling::Corners if scale != Scale::Full => (factor, 0.5 - 0.5 / factor),
+                _ => (factor, 0.0),
+            }
+        }
+    }
 }
 
 fn render_uncached(
@@ -95,8 +113,7 @@ fn render_uncached(
     {
         let source = overview.level(reader, level)?;
         let grid = source.grid();
-        let factor = as_f64(1_u64.wrapping_shl(level));
-        let (x, y) = placed.axes(factor, grid.width, grid.height);
+        let (x, y) = placed.axes(raster_of(reader, choice), grid.width, grid.height);
         match render(&source, &x, &y, pixels, options.stream()) {
             Ok(()) => return Ok(Vec::new()),
             // An overview can be made anew; until then the raster serves.
@@ -116,7 +133,7 @@ fn render_uncached(
     let keep = reader.worth_keeping(placed.native_pixels() / (factor * factor));
     let source = NativeRaster { scale, ..reader.native(options, keep) };
     let grid = source.grid();
-    let (x, y) = placed.axes(factor, grid.width, grid.height);
+    let (x, y) = placed.axes(raster_of(reader, choice), grid.width, grid.height);
     render(&source, &x, &y, pixels, options.stream())?;
     Ok(source.damaged())
 }
@@ -131,12 +148,23 @@ fn serves(placed: &Placed, factor: f64, cut_step: f64) -> bool {
 /// The smallest scale that tiles are decoded at cheaply and that serves a region.
 fn cheaper_scale(reader: &WsiPackReader, placed: &Placed) -> Option<Scale> {
     let info = reader.info();
-    let scales = reader.inner.decoder.scales().iter().rev().copied();
+    let decoder = &reader.inner.decoder;
+    let scales = decoder.scales().iter().rev().copied();
     scales.filter(|scale| *scale != Scale::Full).find(|scale| {
         let divisor = scale.denominator();
-        info.tile_width.is_multiple_of(divisor)
-            && info.tile_height.is_multiple_of(divisor)
-            && serves(placed, f64::from(divisor), CUT_STEP)
+        let fits =
+            info.tile_width.is_multiple_of(divisor) && info.tile_height.is_multiple_of(divisor);
+        let factor = f64::from(divisor);
+        let covers = |least: f64| placed.step.iter().all(|step| step / factor >= least);
+        fits && match (decoder.sampling(), scale) {
+            (Sampling::Areas, Scale::Quarter | Scale::Eighth) => serves(placed, factor, CUT_STEP),
+            // Colours of JPEG tiles that are stored at half size are not smoothed there.
+            (Sampling::Areas, Scale::Half) => serves(placed, factor, CUT_STEP) && covers(4.0),
+            // Samples of a wavelet never lie on the grid of averages.
+            (Sampling::Corners, Scale::Half) => covers(4.0),
+            (Sampling::Corners, Scale::Quarter) => covers(8.0),
+            _ => false,
+        }
     })
 }
 

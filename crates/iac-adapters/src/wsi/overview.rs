@@ -52,9 +52,9 @@ const PREFIX: &str = "iac.level/";
 pub struct OverviewOptions {
     /// Levels, as binary logarithms; default 3 and 6: 1/8 and 1/64.
     pub levels: Vec<u32>,
-    /// JPEG XL distance; default 0.3, and 0 loses nothing.
+    /// JPEG XL distance; default 0, which loses nothing.
     pub distance: f64,
-    /// JPEG XL effort, 1 to 10; default 3.
+    /// JPEG XL effort, 1 to 10; default 1, which decodes fastest.
     pub effort: u8,
     /// Threads; default 1.
     pub workers: NonZeroUsize,
@@ -68,8 +68,8 @@ impl Default for OverviewOptions {
     fn default() -> Self {
         Self {
             levels: vec![3, 6],
-            distance: 0.3,
-            effort: 3,
+            distance: 0.0,
+            effort: 1,
             workers: NonZeroUsize::MIN,
             memory: 96 << 20,
             overwrite: true,
@@ -159,7 +159,8 @@ pub fn build_overview(
     };
     let mut places: [Vec<u32>; 3] = Default::default();
     let index = |places: &[Vec<u32>; 3]| {
-        let column = |numbers: &Vec<u32>| -> ArrayRef { Arc::new(UInt32Array::from(numbers.clone())) };
+        let column =
+            |numbers: &Vec<u32>| -> ArrayRef { Arc::new(UInt32Array::from(numbers.clone())) };
         let [level, x, y] = places.each_ref().map(column);
         table(&[("level", level), ("tile_x", x), ("tile_y", y)])
     };
@@ -342,7 +343,8 @@ fn emit_row(
         let mut tile: Vec<u8> = Vec::with_capacity(shape.samples());
         let mut is_background = true;
         for line in pixels.chunks_exact(width.saturating_mul(3).max(1)) {
-            let part = line.get(left.saturating_mul(3)..right.saturating_mul(3)).unwrap_or_default();
+            let part =
+                line.get(left.saturating_mul(3)..right.saturating_mul(3)).unwrap_or_default();
             is_background &= part.as_chunks::<3>().0.iter().all(|pixel| *pixel == info.background);
             tile.extend_from_slice(part);
             let missing = tile_width.saturating_sub(right.saturating_sub(left));
@@ -424,7 +426,10 @@ impl Overview {
         if member("raster_sha256").and_then(Value::as_str) != Some(identity.as_str()) {
             return Err(wrong(
                 "raster_sha256",
-                format!("it is the overview of another raster than that of {}", reader.reader().path()),
+                format!(
+                    "it is the overview of another raster than that of {}",
+                    reader.reader().path()
+                ),
             ));
         }
         let sizes = [
@@ -500,7 +505,8 @@ impl Overview {
     /// The raster of a level.
     pub(super) fn level<'a>(&'a self, reader: &'a WsiPackReader, level: u32) -> Result<Level<'a>> {
         let tiles = self.levels.get(&level);
-        let tiles = tiles.ok_or_else(|| AdapterError::usage(format!("there is no level {level}")))?;
+        let tiles =
+            tiles.ok_or_else(|| AdapterError::usage(format!("there is no level {level}")))?;
         Ok(Level { overview: self, reader, level, tiles })
     }
 }
@@ -541,15 +547,9 @@ impl TileSource for Level<'_> {
             let payload = pack.read(row)?;
             let info = self.reader.info();
             let options = DecodeOptions::from(self.reader.inner.limits);
-            let image = self
-                .overview
-                .codec
-                .decode_image(&payload, &options)
-                .map_err(|source| AdapterError::Codec {
-                    path: pack.path().to_owned(),
-                    row: Some(row),
-                    source,
-                })?;
+            let image = self.overview.codec.decode_image(&payload, &options).map_err(|source| {
+                AdapterError::Codec { path: pack.path().to_owned(), row: Some(row), source }
+            })?;
             let shape = image.shape();
             let fits = (shape.height(), shape.width()) == (info.tile_height, info.tile_width)
                 && shape.channels() != 2

@@ -9,6 +9,9 @@ use std::ops::Range;
 /// Beyond, they are added at once: the sum then differs by rounding alone.
 pub(crate) const ONE_BY_ONE: u64 = 4096;
 
+/// Pixels of the raster for one of a region beyond which any raster vanishes in it.
+const COARSEST: f64 = 4_611_686_018_427_387_904.0;
+
 /// What one pixel of a region covers along one axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Span {
@@ -75,21 +78,11 @@ impl Axis {
     pub(crate) fn new(start: f64, step: f64, count: u32, size: u64) -> Self {
         let length = super::schema::as_f64(size);
         let end = start + f64::from(count) * step;
-        let nothing = Span {
-            first: 0,
-            end: 0,
-            before: 1,
-            after: 0,
-            first_weight: 1.0,
-            last_weight: 1.0,
-        };
+        let nothing =
+            Span { first: 0, end: 0, before: 1, after: 0, first_weight: 1.0, last_weight: 1.0 };
         // Not a number, or out of reach: background alone.
-        let reaches = start < length && end > 0.0 && step.is_finite() && start > f64::MIN;
-        let covered = if reaches {
-            floor(start.max(0.0))..ceil(end.min(length))
-        } else {
-            0..0
-        };
+        let reaches = start < length && end > 0.0 && step < COARSEST && start > f64::MIN;
+        let covered = if reaches { floor(start.max(0.0))..ceil(end.min(length)) } else { 0..0 };
         let spans: Vec<Span> = (0..count)
             .map(|at| {
                 if !reaches {
@@ -103,10 +96,8 @@ impl Axis {
         let first = spans.iter().position(Span::is_inside).unwrap_or(0);
         let last = spans.iter().rposition(Span::is_inside).map_or(0, |last| last.saturating_add(1));
         let limit = super::schema::as_f64(1 << 52);
-        let integral = start.fract() == 0.0
-            && step.fract() == 0.0
-            && start.abs() < limit
-            && end.abs() < limit;
+        let integral =
+            start.fract() == 0.0 && step.fract() == 0.0 && start.abs() < limit && end.abs() < limit;
         Self { spans, step, integral, covered, inside: first..last.max(first) }
     }
 }
@@ -146,7 +137,8 @@ mod tests {
     #[test]
     fn weights_of_a_span_add_up_to_the_step() {
         let axis = Axis::new(-2.3, 3.7, 20, 50);
-        for span in axis.spans.iter().filter(|span| span.is_inside() && span.before + span.after == 0)
+        for span in
+            axis.spans.iter().filter(|span| span.is_inside() && span.before + span.after == 0)
         {
             let sum: f64 = (span.first..span.end).map(|at| span.weight(at)).sum();
             assert!((sum - 3.7).abs() < 1e-9, "{span:?}");

@@ -456,9 +456,7 @@ impl WsiPackReader {
     ) -> Result<RegionImage> {
         let mut pixels = output(1, region.width, region.height)?;
         let source = self.native(options, true);
-        let keep = self.worth_keeping(
-            f64::from(region.width) * f64::from(region.height),
-        );
+        let keep = self.worth_keeping(f64::from(region.width) * f64::from(region.height));
         let source = NativeRaster { keep, ..source };
         let info = self.info();
         let x = Axis::new(from_i64(region.x), 1.0, region.width, info.width);
@@ -505,9 +503,8 @@ impl WsiPackReader {
         let side = |pixels: u64| to_u32((as_f64(pixels) / factor).round()).clamp(1, size);
         let (width, height) = (side(info.width), side(info.height));
         // Each axis has a step of its own, so that the whole slide is covered.
-        let mpp = |pixels: u64, side: u32, mpp: f64| {
-            mpp * (as_f64(pixels) / f64::from(side)).max(1.0)
-        };
+        let mpp =
+            |pixels: u64, side: u32, mpp: f64| mpp * (as_f64(pixels) / f64::from(side)).max(1.0);
         Ok(Region {
             x_um: 0.0,
             y_um: 0.0,
@@ -538,8 +535,7 @@ impl WsiPackReader {
             )));
         }
         let (x, y) = (region.mpp.x / info.mpp.x, region.mpp.y / info.mpp.y);
-        let is_finer =
-            region.mpp.x + 1e-12 < info.mpp.x || region.mpp.y + 1e-12 < info.mpp.y;
+        let is_finer = region.mpp.x + 1e-12 < info.mpp.x || region.mpp.y + 1e-12 < info.mpp.y;
         if is_finer {
             let allowed = options.upsample.is_finite()
                 && options.upsample > 1.0
@@ -587,7 +583,7 @@ impl WsiPackReader {
     ) -> Result<Vec<DamagedTile>> {
         let source = self.native(options, self.worth_keeping(placed.native_pixels()));
         let info = self.info();
-        let (x, y) = placed.axes(1.0, info.width, info.height);
+        let (x, y) = placed.axes((1.0, 0.0), info.width, info.height);
         render(&source, &x, &y, pixels, options.stream())?;
         Ok(source.damaged())
     }
@@ -662,10 +658,16 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// The axes in a raster of which each pixel covers `factor` native ones along each side.
-    pub(super) fn axes(&self, factor: f64, width: u64, height: u64) -> (Axis, Axis) {
+    /// The axes in a raster of which each pixel covers `factor` native ones along each side, and
+    /// lies `shift` of its own pixels behind their middle.
+    pub(super) fn axes(
+        &self,
+        (factor, shift): (f64, f64),
+        width: u64,
+        height: u64,
+    ) -> (Axis, Axis) {
         let axis = |start: f64, step: f64, count, size| {
-            Axis::new(start / factor, step / factor, count, size)
+            Axis::new(start / factor + shift, step / factor, count, size)
         };
         let ([x, y], [step_x, step_y], [across, down]) = (self.start, self.step, self.size);
         (axis(x, step_x, across, width), axis(y, step_y, down, height))

@@ -140,8 +140,7 @@ pub(crate) fn average_columns(
     out: &mut [u8],
 ) {
     for (span, out) in spans.iter().zip(out.as_chunks_mut::<3>().0) {
-        let at =
-            |column: u64| usize::try_from(column.saturating_sub(start)).unwrap_or(usize::MAX);
+        let at = |column: u64| usize::try_from(column.saturating_sub(start)).unwrap_or(usize::MAX);
         let from = at(span.first).saturating_mul(3);
         let to = at(span.end).saturating_mul(3);
         let columns = sums.get(from..to).unwrap_or_default();
@@ -167,9 +166,10 @@ mod tests {
 
     #[test]
     fn halves_go_to_the_even_number() {
-        assert_eq!([0.5, 1.5, 2.5, 254.5, 300.0, -3.0].map(|sum| average(sum, 1.0)), [
-            0, 2, 2, 254, 255, 0
-        ]);
+        assert_eq!(
+            [0.5, 1.5, 2.5, 254.5, 300.0, -3.0].map(|sum| average(sum, 1.0)),
+            [0, 2, 2, 254, 255, 0]
+        );
     }
 
     #[test]

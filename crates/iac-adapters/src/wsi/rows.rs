@@ -253,7 +253,12 @@ pub(crate) fn read_records(pack: &PackReader, info: &WsiInfo) -> Result<Rows> {
         .zip(codecs.iter().zip(&flags));
     names.try_for_each(|row, name| {
         let Some(((((kind, tile), valid), image), (codec, flags))) = numbers.next() else {
-            return Err(AdapterError::schema_row(pack.path(), row, "name", "the row has no numbers"));
+            return Err(AdapterError::schema_row(
+                pack.path(),
+                row,
+                "name",
+                "the row has no numbers",
+            ));
         };
         let pair = |(one, other): (&i64, &i64)| (*one, *other);
         reading.row(
@@ -326,12 +331,9 @@ impl<'a> Reading<'a> {
     fn tile(&mut self, number: u64, name: Option<&str>, row: &Row) -> Result<()> {
         let info = self.info;
         if name != Some("") {
-            let found = name.map_or_else(|| "null".to_owned(), |name| format!("\"{}\"", short(name)));
-            return Err(self.wrong(
-                number,
-                "name",
-                format!("a tile has no name, found {found}"),
-            ));
+            let found =
+                name.map_or_else(|| "null".to_owned(), |name| format!("\"{}\"", short(name)));
+            return Err(self.wrong(number, "name", format!("a tile has no name, found {found}")));
         }
         if row.codec_id != i64::from(info.codec.id()) {
             return Err(self.wrong(

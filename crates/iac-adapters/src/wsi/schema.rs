@@ -160,10 +160,7 @@ fn parse(header: &Header) -> Result<WsiInfo, Problem> {
     let mpp = Mpp { x: mpp(members, "native_mpp_x")?, y: mpp(members, "native_mpp_y")? };
     let background = background(members)?;
     let provenance = members.get("background_provenance");
-    if !matches!(
-        provenance.and_then(Value::as_str),
-        Some("default_white" | "uniform_tile_mode")
-    ) {
+    if !matches!(provenance.and_then(Value::as_str), Some("default_white" | "uniform_tile_mode")) {
         return Err(Problem::new(
             "background_provenance",
             format!("{} instead of default_white or uniform_tile_mode", shown(provenance)),
@@ -259,9 +256,10 @@ fn count(members: &Map<String, Value>, field: &'static str) -> Result<u64, Probl
 
 fn mpp(members: &Map<String, Value>, field: &'static str) -> Result<f64, Problem> {
     let value = members.get(field);
-    value.and_then(Value::as_f64).filter(|mpp| mpp.is_finite() && *mpp > 0.0).ok_or_else(|| {
-        Problem::new(field, format!("{} is no finite number above 0", shown(value)))
-    })
+    value
+        .and_then(Value::as_f64)
+        .filter(|mpp| mpp.is_finite() && *mpp > 0.0)
+        .ok_or_else(|| Problem::new(field, format!("{} is no finite number above 0", shown(value))))
 }
 
 fn background(members: &Map<String, Value>) -> Result<[u8; 3], Problem> {

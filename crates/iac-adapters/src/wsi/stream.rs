@@ -190,8 +190,8 @@ impl<'a> Stripe<'a> {
         while start < columns.end {
             let end = start.saturating_add(each).min(columns.end);
             let spans = x.spans.get(start..end).unwrap_or_default();
-            let pixels = spans.first().map_or(0, |span| span.first)
-                ..spans.last().map_or(0, |span| span.end);
+            let pixels =
+                spans.first().map_or(0, |span| span.first)..spans.last().map_or(0, |span| span.end);
             chunks.push(Chunk {
                 columns: start..end,
                 pixels,
@@ -328,7 +328,12 @@ impl Averaging<'_> {
                 ),
                 Sums::Weighted(mut sums) => {
                     if span.after > 0 {
-                        add_outside_rows(spans, span.after.saturating_sub(1), &background, &mut sums);
+                        add_outside_rows(
+                            spans,
+                            span.after.saturating_sub(1),
+                            &background,
+                            &mut sums,
+                        );
                         add_row(None, 0, spans, span.last_weight, &background, &mut sums);
                     }
                     for (out, sum) in place.as_chunks_mut::<3>().0.iter_mut().zip(&sums) {
@@ -362,9 +367,8 @@ impl Averaging<'_> {
         let tile_row = row.checked_div(tile_height).unwrap_or(0);
         let inner = row.saturating_sub(tile_row.saturating_mul(tile_height));
         let across = self.tile_columns.end.saturating_sub(self.tile_columns.start);
-        let first = to_usize(
-            tile_row.saturating_sub(self.band.tile_rows.start).saturating_mul(across),
-        );
+        let first =
+            to_usize(tile_row.saturating_sub(self.band.tile_rows.start).saturating_mul(across));
         let end = first.saturating_add(to_usize(across));
         let tiles = self.band.tiles.get(first..end).unwrap_or_default();
         // A part of one tile needs no copy.

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use iac_codec::{
-    Codec, CodecError, CodecSpec, DamageHandling, DecodeOptions, Image, Limits, Parameters, Registry,
-    SampleType, SamplesRef, Scale,
+    Codec, CodecError, CodecSpec, DamageHandling, DecodeOptions, Image, Limits, Parameters,
+    Registry, SampleType, SamplesRef, Scale,
 };
 use serde_json::Value;
 
@@ -22,14 +22,31 @@ pub(crate) struct TileDecoder {
     damage: DamageHandling,
 }
 
+/// How the pixels of a tile that is decoded at a smaller scale lie over those of the full one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sampling {
+    /// Each is about the average of a square.
+    Areas,
+    /// Each lies on the first pixel of its square, and takes some of those around that: what wavelets
+    /// leave.
+    Corners,
+}
+
 enum TileKind {
     Jxl,
     /// JPEG XL of a JPEG file, with the codec for that and whether it is RGB.
     #[cfg_attr(not(feature = "jxl"), allow(dead_code, reason = "rebuilding needs libjxl"))]
-    Transcoded { jpeg: Result<Codec, CodecError>, is_rgb: bool },
-    Jpeg { is_rgb: bool },
-    /// Whether components that no transform of the stream covers are YCbCr.
-    Jpeg2000 { stores_ycbcr: bool },
+    Transcoded {
+        jpeg: Result<Codec, CodecError>,
+        is_rgb: bool,
+    },
+    Jpeg {
+        is_rgb: bool,
+    },
+    /// Whether what the stream decodes to is YCbCr.
+    Jpeg2000 {
+        stores_ycbcr: bool,
+    },
 }
 
 /// Compression names of TIFF tiles whose components are YCbCr.
@@ -68,6 +85,14 @@ impl TileDecoder {
         capabilities.map_or(&[], |capabilities| capabilities.scales)
     }
 
+    /// How pixels of smaller scales lie.
+    pub(crate) const fn sampling(&self) -> Sampling {
+        match self.kind {
+            TileKind::Jpeg2000 { .. } => Sampling::Corners,
+            _ => Sampling::Areas,
+        }
+    }
+
     /// Decodes a tile to rows of RGB pixels, at a scale that its sides are multiples of.
     ///
     /// `raw` leaves components of JPEG 2000 tiles as they are stored.
@@ -78,8 +103,7 @@ impl TileDecoder {
         raw: bool,
     ) -> Result<Vec<u8>, CodecError> {
         let codec = self.codec.as_ref().map_err(Clone::clone)?;
-        let options =
-            DecodeOptions::from(self.limits).with_scale(scale).with_damage(self.damage);
+        let options = DecodeOptions::from(self.limits).with_scale(scale).with_damage(self.damage);
         match &self.kind {
             TileKind::Jxl => self.rgb(codec.decode_image(payload, &options)?, scale, true),
             #[cfg(feature = "jxl")]
@@ -107,7 +131,7 @@ impl TileDecoder {
             TileKind::Jpeg2000 { stores_ycbcr } => {
                 let image = codec.decode_image(payload, &options)?;
                 let mut pixels = self.rgb(image, scale, false)?;
-                if *stores_ycbcr && !raw && !has_component_transform(payload) {
+                if *stores_ycbcr && !raw {
                     for pixel in pixels.as_chunks_mut::<3>().0 {
                         *pixel = rgb_of_ycbcr(*pixel);
                     }
@@ -153,10 +177,9 @@ pub(crate) fn rgb_samples(image: Image) -> Vec<u8> {
     let SamplesRef::U8(samples) = image.samples() else { return Vec::new() };
     match channels {
         1 => samples.iter().flat_map(|grey| [*grey; 3]).collect(),
-        _ => samples
-            .chunks_exact(channels)
-            .flat_map(|pixel| pixel.iter().copied().take(3))
-            .collect(),
+        _ => {
+            samples.chunks_exact(channels).flat_map(|pixel| pixel.iter().copied().take(3)).collect()
+        }
     }
 }
 
@@ -201,29 +224,6 @@ fn own_colors(stream: &[u8], is_rgb: bool) -> Cow<'_, [u8]> {
     Cow::Owned(kept)
 }
 
-/// Whether a JPEG 2000 codestream says that its components were transformed, so that decoding gives
-/// red, green and blue.
-fn has_component_transform(payload: &[u8]) -> bool {
-    const COD: [u8; 2] = [0xFF, 0x52];
-    const START: &[u8] = &[0xFF, 0x4F, 0xFF, 0x51];
-    let Some(start) = payload.windows(START.len()).position(|four| four == START) else {
-        return false;
-    };
-    let mut rest = payload.get(start.saturating_add(2)..).unwrap_or_default();
-    while let [high, low, length_high, length_low, body @ ..] = rest {
-        let length = usize::from(u16::from_be_bytes([*length_high, *length_low]));
-        if [*high, *low] == COD {
-            // Behind style, progression and two bytes of layers.
-            return body.get(4).is_some_and(|transform| *transform != 0);
-        }
-        if *high != 0xFF || length < 2 {
-            return false;
-        }
-        rest = rest.get(length.saturating_add(2)..).unwrap_or_default();
-    }
-    false
-}
-
 /// A pixel of full-range YCbCr (ITU-R BT.601) as RGB.
 fn rgb_of_ycbcr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
     let (y, cb, cr) = (f32::from(y), f32::from(cb) - 128.0, f32::from(cr) - 128.0);
@@ -252,16 +252,6 @@ mod tests {
         );
         let cut = b"\xFF\xD8\xFF\xE0\xFF\xFFJFIF";
         assert_eq!(own_colors(cut, true).as_ref(), cut);
-    }
-
-    #[test]
-    fn component_transform_is_found_behind_other_segments() {
-        let mut stream = b"box\xFF\x4F\xFF\x51\x00\x04ab\xFF\x52\x00\x0C\x00\x00\x00\x01\x01".to_vec();
-        assert!(has_component_transform(&stream));
-        *stream.last_mut().unwrap() = 0;
-        assert!(!has_component_transform(&stream));
-        assert!(!has_component_transform(b"\xFF\x4F\xFF\x51\x00\x00"));
-        assert!(!has_component_transform(b""));
     }
 
     #[test]

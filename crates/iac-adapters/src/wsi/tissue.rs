@@ -239,11 +239,7 @@ impl<'a> GridSampler<'a> {
     ///
     /// [`AdapterError::Usage`] for regions without pixels, strides of 0, micrometres per pixel that
     /// are no numbers above 0, and grids beyond 2^32 regions along a side.
-    pub fn new(
-        reader: &WsiPackReader,
-        mask: &'a TissueMask,
-        options: GridOptions,
-    ) -> Result<Self> {
+    pub fn new(reader: &WsiPackReader, mask: &'a TissueMask, options: GridOptions) -> Result<Self> {
         let (stride_x, stride_y) = options.stride;
         if options.width == 0 || options.height == 0 || stride_x == 0 || stride_y == 0 {
             return Err(AdapterError::usage("regions and strides must have at least 1 pixel"));
@@ -295,7 +291,8 @@ impl Iterator for GridSampler<'_> {
                 (0, row.saturating_add(1))
             };
             let GridOptions { width, height, mpp, stride, .. } = self.options;
-            let at = |number: u32, stride: u32, mpp: f64| f64::from(number) * f64::from(stride) * mpp;
+            let at =
+                |number: u32, stride: u32, mpp: f64| f64::from(number) * f64::from(stride) * mpp;
             let region = Region {
                 x_um: at(column, stride.0, mpp.x),
                 y_um: at(row, stride.1, mpp.y),
@@ -303,7 +300,8 @@ impl Iterator for GridSampler<'_> {
                 height,
                 mpp,
             };
-            if self.options.min_tissue < 0.0 || self.mask.fraction(&region) > self.options.min_tissue
+            if self.options.min_tissue < 0.0
+                || self.mask.fraction(&region) > self.options.min_tissue
             {
                 return Some(region);
             }

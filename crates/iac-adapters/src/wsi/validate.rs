@@ -245,10 +245,9 @@ fn warn(reader: &WsiPackReader, report: &mut SchemaReport) {
     const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.05..=20.0;
     let info = reader.info();
     if ![info.mpp.x, info.mpp.y].iter().all(|mpp| PLAUSIBLE.contains(mpp)) {
-        report.warnings.push(format!(
-            "{} micrometres per pixel are no usual resolution of a slide",
-            info.mpp
-        ));
+        report
+            .warnings
+            .push(format!("{} micrometres per pixel are no usual resolution of a slide", info.mpp));
     }
     if info.background.iter().all(|value| *value < 128) {
         let [red, green, blue] = info.background;

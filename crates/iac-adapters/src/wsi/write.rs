@@ -211,9 +211,8 @@ impl WsiPackWriter {
                 format!("there is a tile at ({}, {}) already", tile.x, tile.y),
             ));
         }
-        let side = |raster, tile, at| {
-            u16::try_from(valid_side(raster, tile, at)).unwrap_or(u16::MAX)
-        };
+        let side =
+            |raster, tile, at| u16::try_from(valid_side(raster, tile, at)).unwrap_or(u16::MAX);
         let valid = (
             side(self.header.width, self.header.tile_width, tile.x),
             side(self.header.height, self.header.tile_height, tile.y),
@@ -384,7 +383,10 @@ fn check(header: &WsiHeader) -> Result<()> {
     }
     for side in [header.tile_width, header.tile_height] {
         if side == 0 || side > 65_535 {
-            return wrong("tile_width", format!("a tile has a side of {side} instead of 1 to 65535"));
+            return wrong(
+                "tile_width",
+                format!("a tile has a side of {side} instead of 1 to 65535"),
+            );
         }
     }
     if !header.mpp.is_valid() {
@@ -462,11 +464,8 @@ fn entry(image: &WsiAssociated) -> Value {
 
 /// Scanner metadata as it is stored: keys sorted, ASCII alone, one Zstandard frame of level 3.
 fn compressed(metadata: &Map<String, Value>, path: &Path) -> Result<Vec<u8>> {
-    let codec_error = |source| AdapterError::Codec {
-        path: path.display().to_string(),
-        row: None,
-        source,
-    };
+    let codec_error =
+        |source| AdapterError::Codec { path: path.display().to_string(), row: None, source };
     let text = ascii(&sorted(&Value::Object(metadata.clone())).to_string());
     let mut parameters = Parameters::new();
     parameters.insert("level".to_owned(), 3.into());

@@ -304,10 +304,7 @@ fn pixels(
     #[cfg_attr(not(feature = "wsi-icc"), allow(unused_mut, reason = "colours are converted"))]
     let mut image = read(&slide, options)?;
     #[cfg(feature = "wsi-icc")]
-    if to.srgb
-        && !iatrocache::adapters::wsi::to_srgb(&slide, &mut image.pixels)?
-        && !common.quiet
-    {
+    if to.srgb && !iatrocache::adapters::wsi::to_srgb(&slide, &mut image.pixels)? && !common.quiet {
         output::note("the slide has no profile, so that its colours stay as they are");
     }
     file.write(&format.content(&image, &to.output)?)?;
