@@ -18,7 +18,7 @@ import numpy
 import pyarrow
 import pydicom
 from iatro import iac
-from iatro.iac.adapters import dicom, features, text, tiles
+from iatro.iac.adapters import dicom, features, text, tiles, wsi
 
 STATE = {"records": {}}
 
@@ -455,6 +455,65 @@ def read_volume(command):
     return measured(work)
 
 
+def use_slide(command):
+    STATE["slide"] = wsi.WsiImageReader(command["path"])
+    return {}
+
+
+def read_slide(command):
+    read, size, last = STATE["slide"].read_region, command["size"], None
+
+    def work():
+        nonlocal last
+        for x, y in command["places"]:
+            last = read(x, y, size, size, mpp=command["mpp"], workers=command["workers"])
+
+    answer = measured(work)
+    answer["sum"] = int(last.sum(dtype="u8"))
+    return answer
+
+
+def open_slide(command):
+    return measured(lambda: wsi.WsiImageReader(command["path"]).close())
+
+
+def slide_memory(command):
+    reader, size = wsi.WsiImageReader(command["path"]), command["size"]
+    reader.read_region(0.0, 0.0, size, size, mpp=command["mpp"], workers=command["workers"])
+    return {"peak": status("VmHWM")}
+
+
+def has_openslide(command):
+    try:
+        import openslide  # noqa: F401
+    except Exception:
+        return {"has": False}
+    return {"has": True}
+
+
+def use_openslide(command):
+    import openslide
+
+    slide = openslide.OpenSlide(command["path"])
+    try:
+        slide.set_cache(openslide.OpenSlideCache(0))
+    except openslide.OpenSlideVersionError:
+        # Older libraries always keep 32 MiB; random places in a large slide seldom profit.
+        pass
+    STATE["openslide"] = slide
+    return {"levels": slide.level_count}
+
+
+def read_openslide(command):
+    slide, size = STATE["openslide"], command["size"]
+
+    def work():
+        for x, y in command["places"]:
+            slide.read_region((x, y), 0, (size, size))
+
+    return measured(work)
+
+
 def open_dicom(command):
     """From the path of a pack to its list of series."""
 
@@ -514,6 +573,13 @@ COMMANDS = {
         use_volume,
         read_volume,
         check_volume,
+        use_slide,
+        read_slide,
+        open_slide,
+        slide_memory,
+        has_openslide,
+        use_openslide,
+        read_openslide,
     )
 }
 

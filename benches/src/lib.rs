@@ -27,6 +27,7 @@ pub mod reads;
 pub mod report;
 pub mod sample;
 pub mod serve;
+pub mod slides;
 pub mod texts;
 pub mod tiles;
 pub mod tiles_build;

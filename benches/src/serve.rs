@@ -46,6 +46,7 @@ fn answer(command: &Value) -> Result<Value> {
         "dicom_memory" => dicom_memory(command),
         "open_dicom" => open_dicom(command),
         "build_tiles" => build_tiles(command),
+        "slide_memory" => slide_memory(command),
         other => Err(format!("unknown command {other}").into()),
     }
 }
@@ -111,6 +112,14 @@ fn text_memory(command: &Value) -> Result<Value> {
         }
     }
     writer.finish()?;
+    Ok(json!({"peak": peak_resident_bytes()?}))
+}
+
+/// The most memory that a region of a whole slide takes.
+fn slide_memory(command: &Value) -> Result<Value> {
+    let size = u32::try_from(integer(command, "size")?)?;
+    let mpp = crate::peer::number(command, "mpp")?;
+    crate::slides::read_whole(&text(command, "path")?.into(), size, mpp)?;
     Ok(json!({"peak": peak_resident_bytes()?}))
 }
 

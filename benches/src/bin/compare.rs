@@ -20,6 +20,7 @@ use iac_benches::opens::Opens;
 use iac_benches::peer::Program;
 use iac_benches::reads::Reads;
 use iac_benches::report::{Goal, Section, to_json};
+use iac_benches::slides::Slides;
 use iac_benches::tiles::Tiles;
 use iac_benches::tiles_build::TilesBuild;
 use iac_benches::volume::Volumes;
@@ -60,7 +61,7 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 19] = [
+const SECTIONS: [&str; 20] = [
     "reads-1k",
     "reads-4-60k",
     "open-200k",
@@ -80,6 +81,7 @@ const SECTIONS: [&str; 19] = [
     "dicom",
     "volume",
     "object-store",
+    "wsi",
 ];
 
 enum Task {
@@ -97,6 +99,7 @@ enum Task {
     Dicom(Dicom),
     Volumes(Volumes),
     Objects(Objects),
+    Slides(Slides),
 }
 
 fn main() -> Result<()> {
@@ -136,6 +139,7 @@ fn main() -> Result<()> {
             Task::Dicom(dicom) => dicom.run(folder, reference)?,
             Task::Volumes(volumes) => vec![volumes.run(folder, reference)?],
             Task::Objects(objects) => objects.run(folder)?,
+            Task::Slides(slides) => slides.run(folder, reference)?,
         };
         for section in measured {
             println!("{section}");
@@ -157,7 +161,7 @@ fn main() -> Result<()> {
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 19] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 20] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",
@@ -286,6 +290,11 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 19] {
         batches: if quick { 2 } else { 10 },
         tiles: if quick { 32 } else { 640 },
         rounds,
+    let slides = Slides {
+        edge: if quick { 2048 } else { 20_000 },
+        region: if quick { 64 } else { 512 },
+        tiles: if quick { 1500 } else { 15_000 },
+        rounds: rounds.min(3),
     };
     [
         Task::Reads(kilobyte),
@@ -307,5 +316,6 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 19] {
         Task::Dicom(dicom),
         Task::Volumes(volumes),
         Task::Objects(objects),
+        Task::Slides(slides),
     ]
 }

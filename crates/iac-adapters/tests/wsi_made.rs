@@ -240,7 +240,6 @@ fn overview_is_the_average_of_the_raster_and_is_passed_over_when_it_is_another_o
     let plain = open(&path, OverviewUse::Never);
     assert!(plain.overview_levels().is_empty());
     let mut options = OverviewOptions::new();
-    options.distance = 0.0;
     options.workers = NonZeroUsize::new(2).unwrap();
     let summary = build_overview(&plain, &options, &NoProgress).unwrap();
     assert_eq!(summary.path, overview_path(&path));

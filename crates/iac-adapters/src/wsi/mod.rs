@@ -28,6 +28,7 @@ mod codec_params;
 #[cfg(feature = "wsi-icc")]
 mod color;
 mod fast;
+mod level_tile;
 mod metadata;
 mod overview;
 mod parallel;

@@ -1,12 +1,13 @@
 //! Overviews: area averages of the raster that are derived from it and can be made anew at any time.
 //!
 //! A level L has one pixel for each square of 2^L native pixels, also where the square reaches out
-//! of the raster: background counts there. Levels are cut into tiles of the pack's size, stored as
-//! JPEG XL without those of background alone.
+//! of the raster: background counts there. Levels are cut into tiles, without those of background
+//! alone.
 //!
-//! They lie in records of the pack (`iac.level/L/X/Y`, extension `iac.overview`) or in a file
-//! beside it, which is preferred. That file names the raster by the SHA-256 of its tiles' places,
-//! lengths and checksums, and is passed over when it is another one's.
+//! They lie in records of the pack (`iac.level/L/X/Y`, extension `iac.overview`), as JPEG XL tiles of
+//! the pack's size, or in a file beside it, which is preferred. That file has tiles of a size of its
+//! own, which are read faster. It names the raster by the SHA-256 of its tiles' places, lengths and
+//! checksums, and is passed over when it is another one's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -15,10 +16,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt32Array};
 use bytes::Bytes;
-use iac_codec::{
-    Codec, CodecError, CodecSpec, DecodeOptions, ImageShape, ImageView, Parameters, Registry,
-    SampleType,
-};
+use iac_codec::{CodecError, ImageShape};
 use iac_format::TableKind;
 use iac_ops::Progress;
 use iac_reader::{PackReader, ReadOptions};
@@ -27,12 +25,12 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::cache::TileKey;
+use super::level_tile::{FILTER, LevelCodec};
 use super::parallel::in_parallel;
 use super::plan::Axis;
 use super::raster::{Grid, TileSource};
 use super::read::{WsiPackReader, WsiReadOptions, output};
 use super::stream::{StreamOptions, render};
-use super::tile::rgb_samples;
 use super::write::table;
 use super::{OVERVIEW_EXTENSION, kind};
 use crate::columns::int_column;
@@ -43,6 +41,9 @@ use crate::task::{Task, check_cancelled};
 const PAYLOAD_TYPE: &str = "wsi_overview";
 /// The largest level: one pixel for a million along each side.
 const MAX_LEVEL: u32 = 20;
+/// The largest side of a tile in a file beside a pack: regions seldom lie on the grid, and what they do
+/// not need of a tile is read in vain.
+const TILE: u32 = 256;
 /// How records in a pack are named.
 const PREFIX: &str = "iac.level/";
 
@@ -52,10 +53,6 @@ const PREFIX: &str = "iac.level/";
 pub struct OverviewOptions {
     /// Levels, as binary logarithms; default 3 and 6: 1/8 and 1/64.
     pub levels: Vec<u32>,
-    /// JPEG XL distance; default 0, which loses nothing.
-    pub distance: f64,
-    /// JPEG XL effort, 1 to 10; default 1, which decodes fastest.
-    pub effort: u8,
     /// Threads; default 1.
     pub workers: NonZeroUsize,
     /// Bytes of decoded tiles in memory at once; default 96 MiB.
@@ -68,8 +65,6 @@ impl Default for OverviewOptions {
     fn default() -> Self {
         Self {
             levels: vec![3, 6],
-            distance: 0.0,
-            effort: 1,
             workers: NonZeroUsize::MIN,
             memory: 96 << 20,
             overwrite: true,
@@ -125,13 +120,12 @@ impl LevelTile {
 
 /// Makes the overview of a slide and writes it beside the pack, to [`overview_path`].
 ///
-/// The whole slide is decoded once. Needs the JPEG XL encoder.
+/// The whole slide is decoded once.
 ///
 /// # Errors
 ///
 /// [`AdapterError::Usage`] for levels that make none; [`AdapterError::Read`] and
-/// [`AdapterError::Codec`] when a tile is damaged or JPEG XL cannot be encoded by this build;
-/// [`AdapterError::Write`]; [`AdapterError::Ops`] when stopped through `progress`.
+/// [`AdapterError::Codec`] when a tile is damaged; [`AdapterError::Write`]; [`AdapterError::Ops`] when stopped through `progress`.
 pub fn build_overview(
     reader: &WsiPackReader,
     options: &OverviewOptions,
@@ -140,6 +134,7 @@ pub fn build_overview(
     let path = overview_path(Path::new(reader.reader().path()));
     let info = reader.info();
     let levels = checked_levels(&options.levels)?;
+    let tile = (info.tile_width.min(TILE), info.tile_height.min(TILE));
     let header = json!({
         "payload_type": PAYLOAD_TYPE,
         "wsi_overview_version": 1,
@@ -148,10 +143,11 @@ pub fn build_overview(
         "width": info.width,
         "height": info.height,
         "levels": levels,
-        "tile_width": info.tile_width,
-        "tile_height": info.tile_height,
+        "tile_width": tile.0,
+        "tile_height": tile.1,
         "background_rgb": info.background,
-        "codec": "jxl",
+        "codec": "zstd",
+        "tile_filter": FILTER,
         "created_by": concat!("iatrocache ", env!("CARGO_PKG_VERSION")),
     });
     let Value::Object(header) = header else {
@@ -168,7 +164,9 @@ pub fn build_overview(
     let schema = Arc::clone(index(&places)?.schema());
     let empty = iac_writer::Table::empty();
     let mut writer = PackWriter::create(&path, header, &empty, schema, &write)?;
-    make_levels(reader, &levels, options, progress, &mut |tile| {
+    let codec = LevelCodec::beside().map_err(|source| codec_error(reader, source))?;
+    let form = Form { codec: &codec, tile };
+    make_levels(reader, &levels, &form, options, progress, &mut |tile| {
         writer.push(&tile.payload)?;
         for (places, number) in places.iter_mut().zip([tile.level, tile.x, tile.y]) {
             places.push(number);
@@ -208,6 +206,17 @@ pub(crate) fn raster_identity(reader: &WsiPackReader) -> Result<String> {
     Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// The form in which tiles are made.
+pub(crate) struct Form<'a> {
+    pub(super) codec: &'a LevelCodec,
+    /// Width and height.
+    pub(super) tile: (u32, u32),
+}
+
+fn codec_error(reader: &WsiPackReader, source: CodecError) -> AdapterError {
+    AdapterError::Codec { path: reader.reader().path().to_owned(), row: None, source }
+}
+
 /// A level that is made from a finer one.
 struct Coarse {
     level: u32,
@@ -221,12 +230,12 @@ struct Coarse {
 pub(crate) fn make_levels(
     reader: &WsiPackReader,
     levels: &[u32],
+    form: &Form<'_>,
     options: &OverviewOptions,
     progress: &dyn Progress,
     emit: &mut dyn FnMut(LevelTile) -> Result<()>,
 ) -> Result<()> {
     let info = reader.info();
-    let codec = encoder(options, reader)?;
     let Some((finest, coarser)) = levels.split_first() else { return Ok(()) };
     let fine = level_size(info.width, info.height, *finest);
     let (width, height) = fine;
@@ -247,13 +256,14 @@ pub(crate) fn make_levels(
     let step = super::schema::as_f64(1_u64.wrapping_shl(*finest));
     let stream = StreamOptions { workers: options.workers, memory: options.memory };
     let source = reader.native(&WsiReadOptions::default(), false);
-    let bands = height.div_ceil(info.tile_height.into());
+    let tile_height = u64::from(form.tile.1).max(1);
+    let bands = height.div_ceil(tile_height);
     let task = Task::begin(progress, "averaging the slide", Some(bands));
     let x = Axis::new(0.0, step, across, info.width);
     for band in 0..bands {
         check_cancelled(progress)?;
-        let first = band.saturating_mul(info.tile_height.into());
-        let rows = to_u32(u64::from(down).saturating_sub(first).min(info.tile_height.into()))?;
+        let first = band.saturating_mul(tile_height);
+        let rows = to_u32(u64::from(down).saturating_sub(first).min(tile_height))?;
         let y = Axis::new(super::schema::as_f64(first) * step, step, rows, info.height);
         let mut pixels = output(1, across, rows)?;
         render(&source, &x, &y, &mut pixels, stream)?;
@@ -262,7 +272,7 @@ pub(crate) fn make_levels(
             let row = to_usize(first).saturating_add(row);
             coarse.iter_mut().for_each(|coarse| coarse.add(row, line));
         }
-        emit_row(reader, &codec, (*finest, band), &pixels, to_usize(width), options, emit)?;
+        emit_row(reader, form, (*finest, band), &pixels, to_usize(width), options, emit)?;
         task.advance(1);
     }
     for coarse in coarse {
@@ -271,9 +281,9 @@ pub(crate) fn make_levels(
         let pixels =
             coarse.finish(to_usize(height), (to_usize(fine.0), to_usize(fine.1)), info.background);
         let line = to_usize(width).saturating_mul(3).max(1);
-        let band_bytes = line.saturating_mul(side(info.tile_height));
+        let band_bytes = line.saturating_mul(side(form.tile.1));
         for (band, rows) in (0_u64..).zip(pixels.chunks(band_bytes.max(1))) {
-            emit_row(reader, &codec, (level, band), rows, to_usize(width), options, emit)?;
+            emit_row(reader, form, (level, band), rows, to_usize(width), options, emit)?;
         }
     }
     Ok(())
@@ -324,7 +334,7 @@ impl Coarse {
 /// Encodes a row of tiles of a level, and hands on those that are not background alone.
 fn emit_row(
     reader: &WsiPackReader,
-    codec: &Codec,
+    form: &Form<'_>,
     (level, band): (u32, u64),
     pixels: &[u8],
     width: usize,
@@ -332,10 +342,9 @@ fn emit_row(
     emit: &mut dyn FnMut(LevelTile) -> Result<()>,
 ) -> Result<()> {
     let info = reader.info();
-    let (tile_width, tile_height) = (side(info.tile_width), side(info.tile_height));
-    let shape = ImageShape::new(info.tile_height, info.tile_width, 3).map_err(|source| {
-        AdapterError::Codec { path: reader.reader().path().to_owned(), row: None, source }
-    })?;
+    let (tile_width, tile_height) = (side(form.tile.0), side(form.tile.1));
+    let shape = ImageShape::new(form.tile.1, form.tile.0, 3)
+        .map_err(|source| codec_error(reader, source))?;
     let columns: Vec<usize> = (0..width.div_ceil(tile_width.max(1))).collect();
     let encoded = in_parallel(options.workers, columns, |column| {
         let left = column.saturating_mul(tile_width);
@@ -355,34 +364,16 @@ fn emit_row(
         }
         let missing = tile_height.saturating_mul(tile_width).saturating_sub(tile.len() / 3);
         tile.extend(std::iter::repeat_n(info.background, missing).flatten());
-        let view = ImageView::new(shape, &tile[..])?;
-        codec.encode_image(&view).map(|payload| Some((column, payload)))
+        form.codec.encode(&tile, shape).map(|payload| Some((column, payload)))
     });
     for tile in encoded {
-        let tile = tile.map_err(|source: CodecError| AdapterError::Codec {
-            path: reader.reader().path().to_owned(),
-            row: None,
-            source,
-        })?;
+        let tile = tile.map_err(|source| codec_error(reader, source))?;
         if let Some((column, payload)) = tile {
             let x = u32::try_from(column).unwrap_or(u32::MAX);
             emit(LevelTile { level, x, y: to_u32(band)?, payload })?;
         }
     }
     Ok(())
-}
-
-fn encoder(options: &OverviewOptions, reader: &WsiPackReader) -> Result<Codec> {
-    let mut parameters = Parameters::new();
-    let lossless = options.distance == 0.0;
-    parameters.insert("lossless".to_owned(), lossless.into());
-    if !lossless {
-        parameters.insert("distance".to_owned(), options.distance.into());
-    }
-    parameters.insert("effort".to_owned(), options.effort.into());
-    Registry::global().create_encoder(&CodecSpec::new("jxl", parameters)).map_err(|source| {
-        AdapterError::Codec { path: reader.reader().path().to_owned(), row: None, source }
-    })
 }
 
 /// Width and height of a level.
@@ -396,7 +387,9 @@ pub(super) struct Overview {
     /// The pack that holds the tiles: a file of its own, or the slide's.
     pack: PackReader,
     levels: BTreeMap<u32, HashMap<(u32, u32), u64>>,
-    codec: Codec,
+    codec: LevelCodec,
+    /// Width and height of tiles.
+    tile: (u32, u32),
 }
 
 impl Overview {
@@ -432,16 +425,22 @@ impl Overview {
                 ),
             ));
         }
-        let sizes = [
-            ("width", info.width),
-            ("height", info.height),
-            ("tile_width", info.tile_width.into()),
-            ("tile_height", info.tile_height.into()),
-        ];
-        for (name, size) in sizes {
+        for (name, size) in [("width", info.width), ("height", info.height)] {
             if member(name).and_then(Value::as_u64) != Some(size) {
                 return Err(wrong(name, format!("{name} is not {size}, as that of the slide")));
             }
+        }
+        let side = |name: &str| {
+            let side = member(name).and_then(Value::as_u64).and_then(|it| u32::try_from(it).ok());
+            side.filter(|side| (1..=65_535).contains(side))
+                .ok_or_else(|| wrong(name, format!("{name} is no size of a tile")))
+        };
+        let tile = (side("tile_width")?, side("tile_height")?);
+        let (codec, filter) = (member("codec"), member("tile_filter"));
+        if codec.and_then(Value::as_str) != Some("zstd")
+            || filter.and_then(Value::as_str) != Some(FILTER)
+        {
+            return Err(wrong("codec", "its tiles are stored in a way that is not known".to_owned()));
         }
         let column = |name| int_column(&pack, TableKind::Index, name);
         let (level, x, y) = (column("level")?, column("tile_x")?, column("tile_y")?);
@@ -468,7 +467,8 @@ impl Overview {
             };
             tiles.insert(place, row);
         }
-        Self::new(reader, pack.clone(), levels)
+        let codec = LevelCodec::beside().map_err(|source| codec_error(reader, source))?;
+        Ok(Self { pack: pack.clone(), levels, codec, tile })
     }
 
     /// The overview inside of a slide's own pack.
@@ -485,16 +485,9 @@ impl Overview {
                 levels.entry(level).or_default().insert((x, y), one.row);
             }
         }
-        Self::new(reader, reader.reader().clone(), levels).ok()
-    }
-
-    fn new(
-        reader: &WsiPackReader,
-        pack: PackReader,
-        levels: BTreeMap<u32, HashMap<(u32, u32), u64>>,
-    ) -> Result<Self> {
-        let codec = reader.codec("jxl", 0)?;
-        Ok(Self { pack, levels, codec })
+        let tile = (reader.info().tile_width, reader.info().tile_height);
+        let codec = LevelCodec::inside().ok()?;
+        Some(Self { pack: reader.reader().clone(), levels, codec, tile })
     }
 
     /// The levels, finest first.
@@ -533,8 +526,8 @@ impl TileSource for Level<'_> {
         Grid {
             width,
             height,
-            tile_width: info.tile_width.into(),
-            tile_height: info.tile_height.into(),
+            tile_width: self.overview.tile.0.into(),
+            tile_height: self.overview.tile.1.into(),
             background: info.background,
         }
     }
@@ -545,24 +538,15 @@ impl TileSource for Level<'_> {
         let pack = &self.overview.pack;
         let make = || {
             let payload = pack.read(row)?;
-            let info = self.reader.info();
-            let options = DecodeOptions::from(self.reader.inner.limits);
-            let image = self.overview.codec.decode_image(&payload, &options).map_err(|source| {
-                AdapterError::Codec { path: pack.path().to_owned(), row: Some(row), source }
-            })?;
-            let shape = image.shape();
-            let fits = (shape.height(), shape.width()) == (info.tile_height, info.tile_width)
-                && shape.channels() != 2
-                && image.sample_type() == SampleType::U8;
-            if !fits {
-                return Err(AdapterError::schema_row(
-                    pack.path(),
-                    row,
-                    "level",
-                    format!("the tile is {shape} of type {}", image.sample_type()),
-                ));
-            }
-            Ok(Bytes::from(rgb_samples(image)))
+            let (width, height) = self.overview.tile;
+            let pixels = ImageShape::new(height, width, 3).and_then(|shape| {
+                self.overview.codec.decode(&payload, shape, &self.reader.inner.limits)
+            });
+            pixels.map(Bytes::from).map_err(|source| AdapterError::Codec {
+                path: pack.path().to_owned(),
+                row: Some(row),
+                source,
+            })
         };
         self.reader.inner.tiles.get_or_make(key, true, make).map(Some)
     }

@@ -27,6 +27,9 @@ pub(crate) struct Span {
     /// The weight of the last one; that of the first where there is one alone. Those in between
     /// have 1.
     pub(crate) last_weight: f64,
+    /// How the colour changes within the two pixels that are cut, as far as their neighbours tell:
+    /// what these get. 0 in exact regions, whose pixels are of one colour each.
+    pub(crate) slopes: (f64, f64),
 }
 
 impl Span {
@@ -45,8 +48,57 @@ impl Span {
         self.before.saturating_add(self.inside()).saturating_add(self.after)
     }
 
+    /// Whether neighbours of the cut pixels count.
+    pub(crate) const fn is_soft(&self) -> bool {
+        self.slopes.0 != 0.0 || self.slopes.1 != 0.0
+    }
+
     /// The weight of a pixel inside of the raster.
-    pub(crate) const fn weight(&self, at: u64) -> f64 {
+    pub(crate) fn weight(&self, at: u64) -> f64 {
+        if !self.is_soft() {
+            return self.plain_weight(at);
+        }
+        // The span reaches one pixel further on each side that has a slope.
+        let (left, right) = self.slopes;
+        let core = Self {
+            first: self.first.saturating_add(u64::from(left != 0.0)),
+            end: self.end.saturating_sub(u64::from(right != 0.0)),
+            ..*self
+        };
+        let mut weight =
+            if (core.first..core.end).contains(&at) { core.plain_weight(at) } else { 0.0 };
+        if at.saturating_add(1) == core.first {
+            weight -= left;
+        }
+        if at == core.first.saturating_add(1) {
+            weight += left;
+        }
+        if at == core.end {
+            weight -= right;
+        }
+        if at.saturating_add(2) == core.end {
+            weight += right;
+        }
+        weight
+    }
+
+    /// The span with slopes, where it lies inside of the raster with its neighbours.
+    fn softened(self, size: u64) -> Self {
+        if self.before > 0 || self.after > 0 || self.inside() < 2 {
+            return self;
+        }
+        let slope = |weight: f64| weight * (1.0 - weight) / 4.0;
+        let left = if self.first > 0 { slope(self.first_weight) } else { 0.0 };
+        let right = if self.end < size { slope(self.last_weight) } else { 0.0 };
+        Self {
+            first: self.first.saturating_sub(u64::from(left != 0.0)),
+            end: self.end.saturating_add(u64::from(right != 0.0)),
+            slopes: (left, right),
+            ..self
+        }
+    }
+
+    const fn plain_weight(&self, at: u64) -> f64 {
         if at == self.first && self.before == 0 {
             self.first_weight
         } else if at.saturating_add(1) == self.end && self.after == 0 {
@@ -79,7 +131,7 @@ impl Axis {
         let length = super::schema::as_f64(size);
         let end = start + f64::from(count) * step;
         let nothing =
-            Span { first: 0, end: 0, before: 1, after: 0, first_weight: 1.0, last_weight: 1.0 };
+            Span { first: 0, end: 0, before: 1, after: 0, first_weight: 1.0, last_weight: 1.0, slopes: (0.0, 0.0) };
         // Not a number, or out of reach: background alone.
         let reaches = start < length && end > 0.0 && step < COARSEST && start > f64::MIN;
         let covered = if reaches { floor(start.max(0.0))..ceil(end.min(length)) } else { 0..0 };
@@ -102,6 +154,20 @@ impl Axis {
     }
 }
 
+impl Axis {
+    /// The same with pixels that are cut taken as sloped, for rasters that are averages themselves.
+    pub(crate) fn softened(mut self, size: u64) -> Self {
+        if !self.integral {
+            for span in &mut self.spans {
+                *span = span.softened(size);
+            }
+            let covered = |at: u64| at.saturating_add(1).min(size);
+            self.covered = self.covered.start.saturating_sub(1)..covered(self.covered.end);
+        }
+        self
+    }
+}
+
 /// The span between two edges; nothing when it lies outside of the raster.
 fn span(left: f64, right: f64, length: f64) -> Option<Span> {
     let (low, high) = (left.floor(), right.ceil());
@@ -117,6 +183,7 @@ fn span(left: f64, right: f64, length: f64) -> Option<Span> {
         after: floor(high - end),
         first_weight: weight(low),
         last_weight: weight(high - 1.0),
+        slopes: (0.0, 0.0),
     })
 }
 
@@ -146,6 +213,19 @@ mod tests {
         assert_eq!(axis.inside, 0..15);
         assert_eq!(axis.spans[0].before, 3);
         assert!(!axis.integral);
+    }
+
+    #[test]
+    fn sloped_weights_keep_their_sum_and_follow_a_ramp() {
+        let axis = Axis::new(2.3, 3.7, 10, 50).softened(50);
+        for (at, span) in axis.spans.iter().enumerate() {
+            let weights = (span.first..span.end).map(|pixel| (pixel as f64, span.weight(pixel)));
+            let (sum, ramp) = weights
+                .fold((0.0, 0.0), |(sum, ramp), (pixel, w)| (sum + w, ramp + w * (pixel + 0.5)));
+            assert!((sum - 3.7).abs() < 1e-9, "{span:?}");
+            let middle = 2.3 + 3.7 * (at as f64 + 0.5);
+            assert!((ramp / sum - middle).abs() < 1e-9, "{span:?} {}", ramp / sum);
+        }
     }
 
     #[test]

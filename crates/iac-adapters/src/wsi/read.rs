@@ -667,7 +667,8 @@ impl Placed {
         height: u64,
     ) -> (Axis, Axis) {
         let axis = |start: f64, step: f64, count, size| {
-            Axis::new(start / factor + shift, step / factor, count, size)
+            let axis = Axis::new(start / factor + shift, step / factor, count, size);
+            if factor == 1.0 { axis } else { axis.softened(size) }
         };
         let ([x, y], [step_x, step_y], [across, down]) = (self.start, self.step, self.size);
         (axis(x, step_x, across, width), axis(y, step_y, down, height))

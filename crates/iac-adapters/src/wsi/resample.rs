@@ -43,6 +43,13 @@ pub(crate) fn add_row(
 
 fn add_span(pixels: &[[u8; 3]], span: &Span, weight: f64, background: &Sum, sum: &mut Sum) {
     let mut own = *sum;
+    if span.is_soft() {
+        for (at, pixel) in (span.first..span.end).zip(pixels) {
+            add(&mut own, &pixel.map(f64::from), span.weight(at) * weight);
+        }
+        *sum = own;
+        return;
+    }
     let mut pixels = pixels;
     if span.before > 0 {
         add(&mut own, background, span.first_weight * weight);

@@ -90,11 +90,6 @@ impl WsiInfo {
         (as_f64(self.width) * self.mpp.x, as_f64(self.height) * self.mpp.y)
     }
 
-    /// Bytes of a decoded tile.
-    pub(crate) fn tile_bytes(&self) -> u64 {
-        u64::from(self.tile_width).saturating_mul(self.tile_height.into()).saturating_mul(3)
-    }
-
     /// Checks a header; the ids come from the slide table later.
     pub(crate) fn from_header(pack: &PackReader) -> Result<Self> {
         let header = pack.header();

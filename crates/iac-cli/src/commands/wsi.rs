@@ -191,9 +191,6 @@ struct OverviewArgs {
     /// Levels: L stands for one pixel for a square of 2^L pixels along each side
     #[arg(long, value_name = "L,...", value_delimiter = ',', default_values_t = [3, 6])]
     levels: Vec<u32>,
-    /// JPEG XL distance: 0 loses nothing
-    #[arg(long, value_name = "D", default_value_t = OverviewOptions::default().distance)]
-    distance: f64,
 }
 
 /// What pixels are made of.
@@ -467,7 +464,6 @@ fn overview(arguments: &OverviewArgs, common: &Common) -> Result<ExitCode> {
     let slide = open(&arguments.path, common)?;
     let mut options = OverviewOptions::new();
     options.levels.clone_from(&arguments.levels);
-    options.distance = arguments.distance;
     options.workers = workers(common);
     let progress = Shown::new(common, Unit::Rows);
     let writing = interrupt::writing()?;
