@@ -130,6 +130,15 @@ pub enum Validated {
         /// Records that were compared with their checksums.
         crc_checked: u64,
     },
+    /// An overview of a slide, which lies beside its pack.
+    WsiOverview {
+        /// The payload type.
+        payload_type: String,
+        /// Tiles.
+        records: u64,
+        /// Tiles that were compared with their checksums.
+        crc_checked: u64,
+    },
     /// Teacher features.
     Features {
         /// The payload type.
@@ -165,6 +174,10 @@ impl fmt::Display for Validated {
                 f,
                 "package_valid type={payload_type} records={records} \
                  dimensions={width}x{height} decoded={decoded} crc_checked={crc_checked}"
+            ),
+            Self::WsiOverview { payload_type, records, crc_checked } => write!(
+                f,
+                "package_valid type={payload_type} records={records} crc_checked={crc_checked}"
             ),
             Self::Features { payload_type, records, teacher, dim, dtype, rows_checked } => write!(
                 f,
@@ -217,6 +230,14 @@ pub fn validate_reader(pack: &PackReader, options: &ValidateOptions) -> Result<V
             let checked = of_rows(options.max_crc, pack.num_records()?);
             first::check_sums(pack, checked)?;
             crate::wsi::validate::validate(pack, options, checked)
+        }
+        #[cfg(feature = "wsi")]
+        Some(name @ crate::wsi::WSI_OVERVIEW) => {
+            let records = pack.num_records()?;
+            let crc_checked = of_rows(options.max_crc, records);
+            first::check_sums(pack, crc_checked)?;
+            let payload_type = name.to_owned();
+            Ok(Validated::WsiOverview { payload_type, records, crc_checked })
         }
         #[cfg(feature = "text")]
         Some(name) if crate::text::schema::handles(name) => {

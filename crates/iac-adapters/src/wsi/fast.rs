@@ -18,11 +18,11 @@ use crate::error::{AdapterError, Result};
 pub(super) type Renders = Cache<RenderKey>;
 
 /// How many pixels of an overview each pixel of a region must cover along a side where the two do not
-/// lie on one grid: pixels that are cut are taken as if they were of one colour.
-const CUT_OVERVIEW_STEP: f64 = 4.0;
+/// lie on one grid: of pixels that are cut only the slope is known.
+const CUT_STEP: f64 = 4.0;
 
 /// The same for tiles that are decoded smaller, whose pixels are not quite averages.
-const CUT_STEP: f64 = 8.0;
+const CUT_TILE_STEP: f64 = 8.0;
 
 /// Makes a region's pixels; gives the tiles that are damaged.
 pub(super) fn render_fast(
@@ -78,7 +78,7 @@ pub(super) fn choose(reader: &WsiPackReader, placed: &Placed, options: &WsiReadO
             .levels()
             .into_iter()
             .rev()
-            .find(|level| serves(placed, as_f64(1_u64.wrapping_shl(*level)), CUT_OVERVIEW_STEP))
+            .find(|level| serves(placed, as_f64(1_u64.wrapping_shl(*level)), CUT_STEP))
     });
     level.map_or_else(
         || Choice::Native(cheaper_scale(reader, placed).unwrap_or(Scale::Full)),
@@ -157,9 +157,11 @@ fn cheaper_scale(reader: &WsiPackReader, placed: &Placed) -> Option<Scale> {
         let factor = f64::from(divisor);
         let covers = |least: f64| placed.step.iter().all(|step| step / factor >= least);
         fits && match (decoder.sampling(), scale) {
-            (Sampling::Areas, Scale::Quarter | Scale::Eighth) => serves(placed, factor, CUT_STEP),
+            (Sampling::Areas, Scale::Quarter | Scale::Eighth) => {
+                serves(placed, factor, CUT_TILE_STEP)
+            }
             // Colours of JPEG tiles that are stored at half size are not smoothed there.
-            (Sampling::Areas, Scale::Half) => serves(placed, factor, CUT_STEP) && covers(4.0),
+            (Sampling::Areas, Scale::Half) => serves(placed, factor, CUT_TILE_STEP) && covers(4.0),
             // Samples of a wavelet never lie on the grid of averages.
             (Sampling::Corners, Scale::Half) => covers(4.0),
             (Sampling::Corners, Scale::Quarter) => covers(8.0),
@@ -188,7 +190,7 @@ pub(super) fn reduce_edge_tile(
     let across = width.div_ceil(divisor);
     let area = u32::try_from(divisor.saturating_mul(divisor)).unwrap_or(u32::MAX).max(1);
     let row_bytes = width.saturating_mul(3).max(1);
-    let mut out = Vec::with_capacity(pixels.len() / divisor.saturating_mul(divisor).max(1));
+    let mut out = Vec::with_capacity(pixels.len().div_ceil(divisor.saturating_mul(divisor).max(1)));
     let mut sums = vec![[0_u32; 3]; across];
     let blocks = pixels.chunks(row_bytes.saturating_mul(divisor));
     for (block, rows) in blocks.enumerate().take(height.div_ceil(divisor)) {

@@ -2,8 +2,8 @@
 //! in files of their own.
 
 use iac_codec::{
-    Codec, CodecError, CodecSpec, DecodeOptions, ImageShape, ImageView, Limits, Parameters, Registry,
-    SampleType,
+    Codec, CodecError, CodecSpec, DecodeOptions, ImageShape, ImageView, Limits, Parameters,
+    Registry, SampleType,
 };
 
 use super::tile::rgb_samples;

@@ -61,6 +61,8 @@ pub use write::{EncodedTile, WsiAssociated, WsiHeader, WsiPackWriter};
 
 /// The payload type of whole slides.
 pub const WSI_IMAGE: &str = "wsi_image";
+/// The payload type of overviews that lie beside slides.
+pub const WSI_OVERVIEW: &str = "wsi_overview";
 /// The version of the schema that is read and written.
 pub const SCHEMA_VERSION: u64 = 1;
 

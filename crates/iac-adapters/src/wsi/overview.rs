@@ -32,13 +32,11 @@ use super::raster::{Grid, TileSource};
 use super::read::{WsiPackReader, WsiReadOptions, output};
 use super::stream::{StreamOptions, render};
 use super::write::table;
-use super::{OVERVIEW_EXTENSION, kind};
+use super::{OVERVIEW_EXTENSION, WSI_OVERVIEW, kind};
 use crate::columns::int_column;
 use crate::error::{AdapterError, Result};
 use crate::task::{Task, check_cancelled};
 
-/// The payload type of a file that holds an overview.
-const PAYLOAD_TYPE: &str = "wsi_overview";
 /// The largest level: one pixel for a million along each side.
 const MAX_LEVEL: u32 = 20;
 /// The largest side of a tile in a file beside a pack: regions seldom lie on the grid, and what they do
@@ -63,12 +61,7 @@ pub struct OverviewOptions {
 
 impl Default for OverviewOptions {
     fn default() -> Self {
-        Self {
-            levels: vec![3, 6],
-            workers: NonZeroUsize::MIN,
-            memory: 96 << 20,
-            overwrite: true,
-        }
+        Self { levels: vec![3, 6], workers: NonZeroUsize::MIN, memory: 96 << 20, overwrite: true }
     }
 }
 
@@ -136,7 +129,7 @@ pub fn build_overview(
     let levels = checked_levels(&options.levels)?;
     let tile = (info.tile_width.min(TILE), info.tile_height.min(TILE));
     let header = json!({
-        "payload_type": PAYLOAD_TYPE,
+        "payload_type": WSI_OVERVIEW,
         "wsi_overview_version": 1,
         "raster_sha256": raster_identity(reader)?,
         "slide_id": info.slide_id,
@@ -405,11 +398,11 @@ impl Overview {
     pub(super) fn open_file(reader: &WsiPackReader, path: &Path) -> Result<Self> {
         let pack = PackReader::open_with(path, &ReadOptions::default().use_header_cache(false))?;
         let found = pack.header().payload_type();
-        if found != Some(PAYLOAD_TYPE) {
+        if found != Some(WSI_OVERVIEW) {
             return Err(AdapterError::PayloadType {
                 path: pack.path().to_owned(),
                 found: found.map(str::to_owned),
-                expected: PAYLOAD_TYPE,
+                expected: WSI_OVERVIEW,
             });
         }
         let info = reader.info();
@@ -440,7 +433,10 @@ impl Overview {
         if codec.and_then(Value::as_str) != Some("zstd")
             || filter.and_then(Value::as_str) != Some(FILTER)
         {
-            return Err(wrong("codec", "its tiles are stored in a way that is not known".to_owned()));
+            return Err(wrong(
+                "codec",
+                "its tiles are stored in a way that is not known".to_owned(),
+            ));
         }
         let column = |name| int_column(&pack, TableKind::Index, name);
         let (level, x, y) = (column("level")?, column("tile_x")?, column("tile_y")?);

@@ -130,8 +130,15 @@ impl Axis {
     pub(crate) fn new(start: f64, step: f64, count: u32, size: u64) -> Self {
         let length = super::schema::as_f64(size);
         let end = start + f64::from(count) * step;
-        let nothing =
-            Span { first: 0, end: 0, before: 1, after: 0, first_weight: 1.0, last_weight: 1.0, slopes: (0.0, 0.0) };
+        let nothing = Span {
+            first: 0,
+            end: 0,
+            before: 1,
+            after: 0,
+            first_weight: 1.0,
+            last_weight: 1.0,
+            slopes: (0.0, 0.0),
+        };
         // Not a number, or out of reach: background alone.
         let reaches = start < length && end > 0.0 && step < COARSEST && start > f64::MIN;
         let covered = if reaches { floor(start.max(0.0))..ceil(end.min(length)) } else { 0..0 };

@@ -47,7 +47,7 @@ pub(crate) fn render(
         return Ok(());
     }
     // Two bands are in memory: the one that is averaged and the one that is decoded.
-    let budget = (options.memory / 2).min(BAND_BYTES).max(1);
+    let budget = (options.memory / 2).clamp(1, BAND_BYTES);
     let tile_rows = tiles(&y.covered, grid.tile_height);
     for columns in stripes(x, &grid, options.memory / 2) {
         let tile_columns = tiles(&covered(x, &columns), grid.tile_width);
@@ -55,7 +55,7 @@ pub(crate) fn render(
             .tile_bytes()
             .saturating_mul(tile_columns.end.saturating_sub(tile_columns.start))
             .max(1);
-        let rows_at_once = (budget / row_bytes).max(1);
+        let rows_at_once = budget.checked_div(row_bytes).unwrap_or(1).max(1);
         let mut stripe = Stripe::new(&grid, x, y, columns, tile_columns, options.workers);
         let mut next = tile_rows.start;
         let mut current: Option<Band> = None;

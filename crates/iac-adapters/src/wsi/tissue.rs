@@ -99,7 +99,7 @@ impl TissueMask {
             })
             .collect();
         let width = width.max(1);
-        let height = pixels.len() / width;
+        let height = pixels.len().checked_div(width).unwrap_or(0);
         let mut sums = vec![0_u64; width.saturating_add(1)];
         for row in pixels.chunks_exact(width) {
             let above = sums.len().saturating_sub(width).saturating_sub(1);
@@ -398,12 +398,8 @@ mod tests {
     #[test]
     fn threshold_lies_between_two_heaps() {
         let mut counts = [0; 256];
-        for level in 10..20 {
-            counts[level] = 50;
-        }
-        for level in 100..140 {
-            counts[level] = 10;
-        }
+        counts[10..20].fill(50);
+        counts[100..140].fill(10);
         let threshold = otsu(&counts);
         assert!((19..100).contains(&threshold), "{threshold}");
         assert_eq!(otsu(&[0; 256]), 0);

@@ -59,19 +59,27 @@ pub(crate) fn run(arguments: &InfoArgs, common: &Common) -> Result<ExitCode> {
     if common.json {
         out.serialized(&info)?;
     } else {
-        page(&info, &mut out)?;
+        #[cfg(feature = "wsi")]
+        let facts = super::wsi::facts(&pack);
+        #[cfg(not(feature = "wsi"))]
+        let facts: Vec<(&str, String)> = Vec::new();
+        page(&info, &facts, &mut out)?;
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(info: &Info, out: &mut Out) -> Result<()> {
+/// `special` is what people want to know of packs of this payload type.
+fn page(info: &Info, special: &[(&str, String)], out: &mut Out) -> Result<()> {
     let facts = &info.facts;
     let title = out.bold(&human_safe(&info.path));
     out.line(&format!("{title}  {}", human::bytes(info.file_bytes)))?;
     out.line("")?;
     let payload_type = facts.payload_type.as_deref().unwrap_or("not stated");
     row(out, "payload type", payload_type)?;
+    for (name, value) in special {
+        row(out, name, value)?;
+    }
     let kind = match info.kind {
         "variable" => "variable: each row addresses a record of its own length".to_owned(),
         "fixed" => format!("fixed: rows of one matrix{}", fixed_shape(info)),

@@ -489,6 +489,58 @@ fn overview(arguments: &OverviewArgs, common: &Common) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a person wants to know of a slide at a glance; nothing for other packs.
+pub(super) fn facts(pack: &PackReader) -> Vec<(&'static str, String)> {
+    if pack.header().payload_type() != Some(WSI_IMAGE) {
+        return Vec::new();
+    }
+    let Ok(slide) = WsiPackReader::from_reader(pack.clone(), &WsiOpenOptions::default()) else {
+        return Vec::new();
+    };
+    let info = slide.info();
+    let (width, height) = info.physical_size();
+    let images: Vec<String> = slide
+        .associated_images()
+        .into_iter()
+        .map(|image| format!("{} ({} x {})", image.name, image.width, image.height))
+        .collect();
+    let levels = slide.overview_levels();
+    let overview = if levels.is_empty() {
+        "none; `iac wsi overview` makes one".to_owned()
+    } else {
+        let parts: Vec<String> =
+            levels.iter().map(|level| format!("1/{}", 1_u64.wrapping_shl(*level))).collect();
+        parts.join(", ")
+    };
+    vec![
+        ("slide", info.slide_id.clone()),
+        (
+            "raster",
+            format!(
+                "{} x {} pixels, {:.2} x {:.2} mm",
+                info.width,
+                info.height,
+                width / 1000.0,
+                height / 1000.0
+            ),
+        ),
+        ("resolution", format!("{} micrometres per pixel", info.mpp)),
+        (
+            "tiles",
+            format!(
+                "{} of {} stored, {} x {} pixels, {}",
+                human::count(info.stored_tiles),
+                human::count(info.grid_width.saturating_mul(info.grid_height)),
+                info.tile_width,
+                info.tile_height,
+                info.codec.name()
+            ),
+        ),
+        ("images", if images.is_empty() { "none".to_owned() } else { images.join(", ") }),
+        ("overview", overview),
+    ]
+}
+
 /// Has a sheet show the tiles of a slide. Gives the rows that are shown: where nobody named any, some
 /// of those that are tiles.
 pub(super) fn render(
