@@ -291,8 +291,8 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 20] {
         tiles: if quick { 32 } else { 640 },
         rounds,
     let slides = Slides {
-        edge: if quick { 2048 } else { 20_000 },
-        region: if quick { 64 } else { 512 },
+        edge: if quick { 4096 } else { 20_000 },
+        region: if quick { 128 } else { 512 },
         tiles: if quick { 1500 } else { 15_000 },
         rounds: rounds.min(3),
     };

@@ -341,6 +341,7 @@ fn odd_places_sizes_and_resolutions_are_background_or_usage_errors() {
     usage(far(0.0, f64::INFINITY));
     usage(Region { width: 0, ..far(0.0, 0.0) });
     usage(Region { width: u32::MAX, height: u32::MAX, ..far(0.0, 0.0) });
+    usage(Region { width: 2_000_000_000, ..far(0.0, 0.0) });
     for mpp in [0.0, -1.0, f64::NAN, f64::INFINITY, 0.01] {
         usage(Region { mpp: Mpp::both(mpp), ..far(0.0, 0.0) });
     }
@@ -445,6 +446,34 @@ fn fast_regions_of_golden_packs_stay_near_the_exact_ones() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[cfg(feature = "wsi-icc")]
+#[test]
+fn colours_are_converted_by_a_sound_profile_alone() {
+    use iac_adapters::wsi::{SrgbTransform, to_srgb};
+
+    let packs = files("packs");
+    let reader = open(&packs["svs_jpeg_ycbcr_tables"]).unwrap();
+    let profile = reader.icc_profile().unwrap().unwrap();
+    let mut pixels = vec![0, 0, 0, 255, 255, 255, 120, 130, 140, 9];
+    SrgbTransform::new(&profile).unwrap().apply(&mut pixels);
+    // White and black stay, and so does what is no whole pixel.
+    assert!(pixels[..3].iter().all(|value| *value <= 3), "{pixels:?}");
+    assert!(pixels[3..6].iter().all(|value| *value >= 250), "{pixels:?}");
+    assert_eq!(pixels[9], 9);
+    assert!(to_srgb(&reader, &mut pixels).unwrap());
+    assert!(!to_srgb(&open(&packs["png_rgba_override"]).unwrap(), &mut pixels).unwrap());
+    for length in [0, 19, 20, 100, profile.len() / 2] {
+        assert!(SrgbTransform::new(&profile[..length]).is_err(), "{length}");
+    }
+    let mut damaged = profile.to_vec();
+    for at in (128..damaged.len()).step_by(5) {
+        damaged[at] ^= 0x81;
+        if let Ok(transform) = SrgbTransform::new(&damaged) {
+            transform.apply(&mut pixels);
+        }
+    }
 }
 
 #[test]

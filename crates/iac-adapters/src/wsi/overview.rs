@@ -252,6 +252,8 @@ pub(crate) fn make_levels(
     let tile_height = u64::from(form.tile.1).max(1);
     let bands = height.div_ceil(tile_height);
     let task = Task::begin(progress, "averaging the slide", Some(bands));
+    // What is too large is refused before anything is made for it.
+    output(1, across, 1)?;
     let x = Axis::new(0.0, step, across, info.width);
     for band in 0..bands {
         check_cancelled(progress)?;

@@ -25,6 +25,9 @@ use crate::error::{AdapterError, Result};
 /// Bytes that the pixels of one call may have.
 const MAX_OUTPUT: u64 = 8 << 30;
 
+/// Pixels that a side of a region may have.
+const MAX_SIDE: u32 = 1 << 20;
+
 /// Whether derived overviews serve [`Resolution::Fast`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -455,9 +458,8 @@ impl WsiPackReader {
         options: &WsiReadOptions,
     ) -> Result<RegionImage> {
         let mut pixels = output(1, region.width, region.height)?;
-        let source = self.native(options, true);
         let keep = self.worth_keeping(f64::from(region.width) * f64::from(region.height));
-        let source = NativeRaster { keep, ..source };
+        let source = self.native(options, keep);
         let info = self.info();
         let x = Axis::new(from_i64(region.x), 1.0, region.width, info.width);
         let y = Axis::new(from_i64(region.y), 1.0, region.height, info.height);
@@ -754,6 +756,11 @@ pub(super) const fn is_damage(kind: ErrorKind) -> bool {
 pub(super) fn output(count: usize, width: u32, height: u32) -> Result<Vec<u8>> {
     if width == 0 || height == 0 {
         return Err(no_pixels(width, height));
+    }
+    if width > MAX_SIDE || height > MAX_SIDE {
+        return Err(AdapterError::usage(format!(
+            "a region of {width} x {height} pixels has a side above {MAX_SIDE}"
+        )));
     }
     let bytes = u64::from(width)
         .checked_mul(height.into())

@@ -4,6 +4,9 @@ use super::read::{Region, Resolution, WsiPackReader, WsiReadOptions};
 use super::schema::{Mpp, as_f64};
 use crate::error::{AdapterError, Result};
 
+/// Pixels that a mask may have.
+const MAX_PIXELS: u64 = 1 << 26;
+
 /// How tissue is told from glass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -75,6 +78,12 @@ impl TissueMask {
             Ok(to_u32(side).max(1))
         };
         let (width, height) = (side(info.width, step_x)?, side(info.height, step_y)?);
+        let pixels = u64::from(width).saturating_mul(height.into());
+        if pixels > MAX_PIXELS {
+            return Err(AdapterError::usage(format!(
+                "a mask of {width} x {height} pixels has more than {MAX_PIXELS}"
+            )));
+        }
         let region = Region { x_um: 0.0, y_um: 0.0, width, height, mpp };
         let image = reader.read_region(&region, &reading.resolution(Resolution::Fast))?;
         Ok(Self::of_pixels(image.pixels.as_chunks::<3>().0, to_usize(width), mpp, options))
