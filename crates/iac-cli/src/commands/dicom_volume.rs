@@ -42,8 +42,9 @@ Examples:
 
 Without -o and with --json, one line for each series: {\"series_idx\",\"series_uid\",\"modality\",
 \"stacks\":[{\"stack\",\"slices\",\"places\",\"size\",\"spacing\",\"tolerance\",\"deviation\",\"extent\",\"affine\",
-\"placed\",\"told_by\",\"regular\",\"problems\":[{\"kind\",\"message\"}]}],\"unplaced\":[{\"row\",\"frame\",\"reason\"}]}; a file
-has no series. With -o, one object: {\"path\",\"shape\",\"type\",\"affine\",\"units\"} and, for labels,
+\"placed\",\"told_by\",\"regular\",\"problems\":[{\"kind\",\"message\",\"positions\",\"rows\"}]}],
+\"unplaced\":[{\"row\",\"frame\",\"reason\"}]}; a file has no series.
+With -o, one object: {\"path\",\"shape\",\"type\",\"affine\",\"units\"} and, for labels,
 \"labels\":[{\"value\",\"number\",\"name\",\"voxels\"}],\"overlaps\":[{\"values\",\"voxels\"}],
 \"faults\":[{\"number\",\"part\",\"reason\"}]. Affines are those of DICOM (left, posterior, head).")]
 pub(crate) struct VolumeArgs {
@@ -202,9 +203,9 @@ fn tell(report: &VolumeReport, out: &mut Out) -> Result<()> {
     for (number, stack) in report.stacks.iter().enumerate() {
         let [rows, columns] = stack.size();
         let mut text = format!(
-            "     stack {number}: {} slices of {columns} x {rows} at {} places",
-            stack.slices.len(),
-            stack.places
+            "     stack {number}: {} of {columns} x {rows} at {}",
+            human::counted(u64::try_from(stack.slices.len()).unwrap_or(u64::MAX), "slice"),
+            human::counted(u64::try_from(stack.places).unwrap_or(u64::MAX), "place"),
         );
         if let (Some(spacing), Some(first), Some(last)) =
             (stack.spacing, stack.positions.first(), stack.positions.last())
@@ -249,7 +250,14 @@ fn to_json(report: &VolumeReport) -> Value {
             let problems: Vec<Value> = stack
                 .problems
                 .iter()
-                .map(|problem| json!({"kind": problem.name(), "message": problem.to_string()}))
+                .map(|problem| {
+                    json!({
+                        "kind": problem.name(),
+                        "message": problem.to_string(),
+                        "positions": problem.positions(),
+                        "rows": problem.rows(),
+                    })
+                })
                 .collect();
             let told_by: serde_json::Map<String, Value> = stack
                 .told_by

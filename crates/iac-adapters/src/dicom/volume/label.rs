@@ -82,6 +82,12 @@ pub enum LabelFaultReason {
         /// What it has.
         points: usize,
     },
+    /// Its edges, and those of contours before it, cross more rows than any contour that somebody
+    /// drew.
+    TooComplex {
+        /// Rows that its edges cross.
+        steps: u64,
+    },
     /// Coordinates are missing, no numbers, or farther away than anything can be.
     NotNumbers,
     /// Only closed planar contours hold voxels.
@@ -120,6 +126,9 @@ impl fmt::Display for LabelFaultReason {
                 "a point is {distance:.3} mm away from the slice, where {tolerance:.3} mm are allowed"
             ),
             Self::TooFewPoints { points } => write!(f, "{points} points make no polygon"),
+            Self::TooComplex { steps } => {
+                write!(f, "its edges cross {steps} rows, which is too much")
+            }
             Self::NotNumbers => f.write_str("its coordinates are no usable numbers"),
             Self::NotClosed { kind } => write!(f, "{kind} is no closed planar contour"),
             Self::OtherFrameOfReference => f.write_str("it has another frame of reference"),

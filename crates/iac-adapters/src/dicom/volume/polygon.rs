@@ -17,6 +17,16 @@ impl Raster {
         Self { rows, columns, turns: vec![false; rows.saturating_mul(columns)] }
     }
 
+    /// Rows that the edges of a polygon cross: the work that drawing it is.
+    pub(super) fn steps(points: &[[f64; 2]], [rows, _]: [usize; 2]) -> u64 {
+        let before = points.iter().cycle().skip(points.len().saturating_sub(1));
+        let steps = before.zip(points).map(|([_, one], [_, other])| {
+            let (top, bottom) = (one.min(*other), one.max(*other));
+            whole(bottom, rows).saturating_sub(whole(top, rows))
+        });
+        u64::try_from(steps.fold(0, usize::saturating_add)).unwrap_or(u64::MAX)
+    }
+
     /// Adds a closed polygon of (column, row) points.
     pub(super) fn add(&mut self, points: &[[f64; 2]]) {
         let Some(last) = points.last() else {
@@ -119,6 +129,13 @@ mod tests {
                 .collect();
             assert_eq!(drawn(&polygons, size), by_hand(&polygons, size), "round {round}");
         }
+    }
+
+    #[test]
+    fn the_work_is_the_rows_that_edges_cross_inside_of_the_slice() {
+        let square = [[1.0, -3.0], [4.0, -3.0], [4.0, 5.5], [1.0, 5.5]];
+        assert_eq!(Raster::steps(&square, [8, 8]), 12);
+        assert_eq!(Raster::steps(&square, [4, 8]), 8);
     }
 
     #[test]

@@ -178,7 +178,7 @@ pub(super) fn chosen<'a>(
             path,
             ErrorKind::Unsupported,
             format!(
-                "{} slices are no regular volume: {first}{more}; within {:.3} mm they would be",
+                "{} slices are no regular volume: {first}{more}; distances may differ by {:.3} mm",
                 stack.slices.len(),
                 stack.tolerance
             ),

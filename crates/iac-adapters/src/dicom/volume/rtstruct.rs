@@ -20,6 +20,9 @@ use crate::error::{AdapterError, Result};
 /// Coordinates farther away, in millimetres, are taken for damage.
 const FAR: f64 = 1e7;
 
+/// Rows that edges may cross in one drawing: seconds of work, and a thousand times what is drawn.
+const MOST_STEPS: u64 = 1 << 32;
+
 /// A structure set: regions that contours draw.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -170,6 +173,7 @@ impl StructureSet {
         let grid = Grid::of(NAME, stack, options)?;
         let mut canvas = Canvas::new(NAME, &grid)?;
         let (mut labels, mut faults) = (Vec::new(), Vec::new());
+        let mut steps_left = MOST_STEPS;
         for (number, at) in regions.iter().enumerate() {
             let value = u16::try_from(number).ok().and_then(|number| number.checked_add(1));
             let (Some(region), Some(value)) = (self.regions.get(*at), value) else {
@@ -180,7 +184,7 @@ impl StructureSet {
                 )));
             };
             let mut voxels = 0_u64;
-            for (slice, held) in region.drawn(&grid, &mut faults) {
+            for (slice, held) in region.drawn(&grid, &mut steps_left, &mut faults) {
                 voxels = voxels.saturating_add(canvas.draw(slice, value, &held));
             }
             let (number, name) = (region.number, region.name.clone());
@@ -195,6 +199,7 @@ impl Region {
     fn drawn<'a>(
         &'a self,
         grid: &'a Grid,
+        steps_left: &mut u64,
         faults: &mut Vec<LabelFault>,
     ) -> impl Iterator<Item = (usize, Vec<bool>)> + use<'a> {
         let mut fault = |part, reason| {
@@ -206,9 +211,20 @@ impl Region {
             fault(None, LabelFaultReason::OtherFrameOfReference);
         } else {
             for (number, contour) in self.contours.iter().enumerate() {
-                match contour.on(grid) {
-                    Ok((slice, polygon)) => slices.entry(slice).or_default().push(polygon),
-                    Err(reason) => fault(Some(number), reason),
+                let (slice, polygon) = match contour.on(grid) {
+                    Ok(placed) => placed,
+                    Err(reason) => {
+                        fault(Some(number), reason);
+                        continue;
+                    }
+                };
+                let steps = Raster::steps(&polygon, grid.size);
+                match steps_left.checked_sub(steps) {
+                    Some(left) => {
+                        *steps_left = left;
+                        slices.entry(slice).or_default().push(polygon);
+                    }
+                    None => fault(Some(number), LabelFaultReason::TooComplex { steps }),
                 }
             }
         }

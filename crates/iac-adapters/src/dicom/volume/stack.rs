@@ -105,6 +105,28 @@ impl StackProblem {
         !matches!(self, Self::Tilt { .. })
     }
 
+    /// Positions along the normal that it is about, in millimetres.
+    #[must_use]
+    pub fn positions(&self) -> Vec<f64> {
+        match self {
+            Self::Gap { positions, .. } => positions.to_vec(),
+            Self::Uneven { pairs, .. } => pairs.as_flattened().to_vec(),
+            Self::Duplicate { position, .. } => vec![*position],
+            Self::Unaligned { .. } | Self::Tilt { .. } | Self::Units { .. } => Vec::new(),
+        }
+    }
+
+    /// Rows that it is about.
+    #[must_use]
+    pub fn rows(&self) -> Vec<u64> {
+        match self {
+            Self::Gap { rows, .. } => rows.to_vec(),
+            Self::Duplicate { slices, .. } => slices.iter().map(|(row, _)| *row).collect(),
+            Self::Unaligned { row, .. } => vec![*row],
+            Self::Uneven { .. } | Self::Tilt { .. } | Self::Units { .. } => Vec::new(),
+        }
+    }
+
     /// A name for reports.
     #[must_use]
     pub const fn name(&self) -> &'static str {

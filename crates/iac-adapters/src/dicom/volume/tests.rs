@@ -132,6 +132,10 @@ fn missing_slices_are_counted_with_the_places_beside_them() {
         stack.problems,
         [StackProblem::Gap { positions: [4.0, 10.0], rows: [2, 3], missing: 2 }]
     );
+    assert_eq!(
+        (stack.problems[0].positions(), stack.problems[0].rows()),
+        (vec![4.0, 10.0], vec![2, 3])
+    );
     assert_eq!(stack.spacing, Some(2.0));
     assert!((stack.deviation - 4.0).abs() < 1e-9);
 }
