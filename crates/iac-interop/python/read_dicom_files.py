@@ -49,6 +49,9 @@ def signed(array, data):
 def with_pydicom(data, syntax):
     """The samples by each of the decoders that pydicom finds."""
     found = {}
+    # One that pydicom has not heard of yet.
+    if not syntax.is_transfer_syntax:
+        return found
     if not syntax.is_encapsulated:
         found["pydicom"] = told(pixel_array(data, raw=True))
         return found
@@ -57,8 +60,12 @@ def with_pydicom(data, syntax):
     except NotImplementedError:
         return found
     for plugin in decoder.available_plugins:
-        # Colours as they are stored.
-        array, _ = decoder.as_array(data, raw=True, decoding_plugin=plugin)
+        try:
+            # Colours as they are stored.
+            array, _ = decoder.as_array(data, raw=True, decoding_plugin=plugin)
+        except RuntimeError:
+            # Some plug-ins refuse some forms; others take their turn.
+            continue
         found[f"pydicom with {plugin}"] = told(array)
     return found
 
@@ -71,7 +78,11 @@ def look(path):
         images = with_pydicom(data, syntax)
         if decode := STREAMS.get(str(syntax)):
             stream = next(generate_frames(data.PixelData, number_of_frames=1))
-            images["imagecodecs"] = told(signed(decode(stream), data))
+            array = decode(stream)
+            # This decoder gives one plane after the other.
+            if decode is imagecodecs.htj2k_decode and data.SamplesPerPixel == 3:
+                array = numpy.moveaxis(array, 0, -1)
+            images["imagecodecs"] = told(signed(array, data))
     return {"syntax": str(syntax), "elements": len(data), "images": images}
 
 
