@@ -13,8 +13,8 @@ use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use bytes::Bytes;
 use iac_format::ErrorKind;
 use iac_reader::{
-    ByteSource, CacheConfig, ContiguousRecordBatch, Memory, PackReader, ReadOptions, SourceKind,
-    read_header,
+    ByteSource, CacheConfig, ContiguousRecordBatch, MappedFile, Memory, PackReader, ReadOptions,
+    SourceKind, read_header,
 };
 use iac_writer::{Table, WriteOptions, build_pack};
 use proptest::prelude::*;
@@ -348,4 +348,22 @@ proptest! {
             prop_assert_eq!(batch.buffer(), expected.concat());
         }
     }
+}
+
+#[test]
+fn files_are_mapped_when_their_memory_is_first_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.iac");
+    std::fs::write(&path, b"some bytes").unwrap();
+    let file = MappedFile::open(&path).unwrap();
+    let mut some = [0; 4];
+    file.read_into(0, &mut some).unwrap();
+    assert_eq!((&some, file.size()), (b"some", 10));
+    file.check_lost().unwrap();
+    assert!(file.memory_at_hand().is_none());
+    assert_eq!(file.memory().unwrap(), "some bytes");
+    assert_eq!(file.memory_at_hand().unwrap(), "some bytes");
+    std::fs::write(&path, b"").unwrap();
+    assert!(file.check_size(10).is_err());
+    assert!(MappedFile::open(&path).is_err());
 }
