@@ -435,8 +435,10 @@ mod tests {
         let rows = |places, rows| -> Vec<u64> {
             (0..places).map(|position| spread(position, places, rows)).collect()
         };
-        assert_eq!(rows(4, 100), [0, 25, 50, 75]);
+        assert_eq!(rows(4, 100), [0, 33, 66, 99]);
+        assert_eq!(rows(1, 100), [0]);
+        assert_eq!(rows(2, 1000), [0, 999]);
         assert_eq!(rows(3, 3), [0, 1, 2]);
-        assert_eq!(rows(3, u64::MAX).len(), 3);
+        assert_eq!(rows(3, u64::MAX), [0, u64::MAX / 2, u64::MAX - 1]);
     }
 }
