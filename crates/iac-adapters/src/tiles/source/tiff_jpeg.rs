@@ -65,10 +65,8 @@ pub(super) fn load(
         let stream = stream_at(file, *offset, *length, tables.as_deref())
             .ok_or_else(|| format!("is cut inside of stream {number}"))?;
         // Streams that claim more than their part of the image would cost any time.
-        let shape = codec
-            .image_info(&stream)
-            .map_err(|error| format!("stream {number}: {error}"))?
-            .shape;
+        let shape =
+            codec.image_info(&stream).map_err(|error| format!("stream {number}: {error}"))?.shape;
         if shape.width() > chunk_width || shape.height() > chunk_height {
             return Err(format!(
                 "stream {number} is {} x {}, but parts are {chunk_width} x {chunk_height}",
