@@ -448,6 +448,132 @@ fn fast_regions_of_golden_packs_stay_near_the_exact_ones() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Uses a pack in several ways; whatever it holds, that ends soon, in pixels or errors.
+fn use_all(bytes: Vec<u8>) {
+    let Ok(pack) = PackReader::from_bytes(bytes) else { return };
+    let Ok(reader) = WsiPackReader::from_reader(pack, &WsiOpenOptions::new()) else { return };
+    let native = reader.info().mpp;
+    let fill = WsiReadOptions::new().on_damage(OnDamage::Fill);
+    let fast = fill.resolution(Resolution::Fast);
+    let region = Region {
+        x_um: native.x * -3.0,
+        y_um: native.y * 2.5,
+        width: 9,
+        height: 7,
+        mpp: Mpp { x: native.x * 3.7, y: native.y * 4.0 },
+    };
+    let block = NativeRegion { x: -2, y: 3, width: 20, height: 20 };
+    let results = [
+        reader.read_native(&block, &fill),
+        reader.read_region(&region, &fill),
+        reader.read_region(&region, &fast),
+    ];
+    for image in results.into_iter().flatten() {
+        let pixels = u64::from(image.width) * u64::from(image.height);
+        assert_eq!(image.pixels.len() as u64, pixels * 3);
+    }
+    let _ = reader.read_regions(&[region, region], &fill);
+    let _ = reader.scanner_metadata();
+    let _ = reader.icc_profile();
+    for image in reader.associated_images() {
+        let _ = reader.read_associated(&image.name);
+    }
+}
+
+#[test]
+fn odd_header_members_end_in_errors_or_pixels() {
+    let packs = files("packs");
+    let odd = [
+        "0",
+        "1",
+        "-1",
+        "3",
+        "255",
+        "256",
+        "65535",
+        "4294967296",
+        "9007199254740992",
+        "9223372036854775807",
+        "18446744073709551615",
+        "1e308",
+        "5e-324",
+        "0.5",
+        "null",
+        "true",
+        "\"x\"",
+        "[]",
+        "{}",
+        "[1,2,3]",
+        "[[1]]",
+    ];
+    for name in ["png_rgba_override", "svs_jpeg_rgb_tables"] {
+        let pack = &packs[name];
+        let reader = PackReader::from_bytes(pack.clone()).unwrap();
+        let members = reader.header().members().clone();
+        for field in members.keys() {
+            for value in odd {
+                let mut changed = members.clone();
+                changed.insert(field.clone(), serde_json::from_str(value).unwrap());
+                let text = serde_json::to_string(&changed).unwrap();
+                let mut bytes = iac_format::header_block(&text).unwrap();
+                bytes.extend_from_slice(&pack[65_536..]);
+                use_all(bytes);
+            }
+        }
+        // Several that belong together, so that more gets past the checks.
+        for (width, height) in [(1, 1), (1 << 40, 1), (1 << 53, 1 << 53), (133, 1 << 50)] {
+            let mut changed = members.clone();
+            let side = |name: &str| members[name].as_u64().unwrap();
+            let (across, down) = (
+                u64::div_ceil(width, side("tile_width")),
+                u64::div_ceil(height, side("tile_height")),
+            );
+            let stored = side("stored_tile_count");
+            let implicit = across.saturating_mul(down).saturating_sub(stored);
+            for (name, value) in [
+                ("width", width),
+                ("height", height),
+                ("grid_width", across),
+                ("grid_height", down),
+                ("implicit_background_tile_count", implicit),
+            ] {
+                changed.insert(name.to_owned(), value.into());
+            }
+            let text = serde_json::to_string(&changed).unwrap();
+            let mut bytes = iac_format::header_block(&text).unwrap();
+            bytes.extend_from_slice(&pack[65_536..]);
+            use_all(bytes);
+        }
+    }
+}
+
+#[test]
+fn flipped_bytes_end_in_errors_or_pixels() {
+    let packs = files("packs");
+    let mut state = 7_u64;
+    let mut next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize
+    };
+    for name in ["png_rgba_override", "svs_jpeg_rgb_tables", "svs_j2k_33005"] {
+        let pack = &packs[name];
+        for _ in 0..400 {
+            let mut bytes = pack.clone();
+            for _ in 0..=next() % 3 {
+                let text = next() % 4 == 0;
+                let at = if text {
+                    16 + next() % 3000
+                } else {
+                    65_536 + next() % (bytes.len() - 65_536)
+                };
+                bytes[at] ^= 1 << (next() % 8);
+            }
+            use_all(bytes);
+        }
+    }
+}
+
 #[cfg(feature = "wsi-icc")]
 #[test]
 fn colours_are_converted_by_a_sound_profile_alone() {

@@ -1,6 +1,11 @@
 //! `iac wsi`, and what the other commands make of slides.
 #![cfg(feature = "wsi")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::arithmetic_side_effects
+)]
 
 mod common;
 
@@ -39,7 +44,7 @@ fn slide(folder: &Path) -> Option<PathBuf> {
     let mut writer = WsiPackWriter::create(&path, header, &options).unwrap();
     let shape = ImageShape::new(32, 32, 3).unwrap();
     for (x, y) in [(0, 0), (1, 0), (2, 1), (3, 2)] {
-        let pixels = vec![40 * (x + y) as u8; 32 * 32 * 3];
+        let pixels = vec![u8::try_from(x + y).unwrap(); 32 * 32 * 3];
         let payload = codec.encode_image(&ImageView::new(shape, &pixels[..]).unwrap()).unwrap();
         writer.push_tile(&EncodedTile { x, y, payload: &payload }).unwrap();
     }
