@@ -6,12 +6,12 @@ use std::num::NonZeroUsize;
 use bytes::Bytes;
 
 use super::fast::{Choice, choose, raster_of};
+use super::native::{NativeRaster, is_damage};
+use super::options::{DamagedTile, Region, WsiReadOptions};
 use super::parallel::in_parallel;
 use super::plan::Axis;
 use super::raster::{Grid, TileSource};
-use super::read::{
-    DamagedTile, NativeRaster, Placed, Region, WsiPackReader, WsiReadOptions, is_damage, output,
-};
+use super::read::{Placed, WsiPackReader, output};
 use super::stream::{StreamOptions, render, tiles};
 use crate::error::{AdapterError, Result};
 

@@ -4,11 +4,10 @@ use bytes::Bytes;
 use iac_codec::Scale;
 
 use super::cache::{Cache, RenderKey};
+use super::native::{NativeRaster, is_damage};
+use super::options::{DamagedTile, OnDamage, Resolution, WsiReadOptions};
 use super::raster::TileSource;
-use super::read::{
-    DamagedTile, NativeRaster, OnDamage, Placed, Resolution, WsiPackReader, WsiReadOptions,
-    is_damage,
-};
+use super::read::{Placed, WsiPackReader};
 use super::schema::{WsiInfo, as_f64};
 use super::stream::render;
 use super::tile::Sampling;

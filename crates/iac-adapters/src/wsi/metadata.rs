@@ -4,7 +4,8 @@ use bytes::Bytes;
 use iac_codec::{CodecError, CodecSpec, DecodeOptions, Image, Parameters, Registry, SampleType};
 use serde_json::{Map, Value};
 
-use super::read::{RegionImage, WsiPackReader};
+use super::options::RegionImage;
+use super::read::WsiPackReader;
 use super::tile::rgb_samples;
 use super::{ICC_NAME, METADATA_NAME, kind};
 use crate::error::{AdapterError, Result};

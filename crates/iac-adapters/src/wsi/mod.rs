@@ -30,6 +30,8 @@ mod color;
 mod fast;
 mod level_tile;
 mod metadata;
+mod native;
+mod options;
 mod overview;
 mod parallel;
 mod plan;
@@ -50,11 +52,12 @@ pub use codec_params::{RasterCodec, TileColors};
 #[cfg(feature = "wsi-icc")]
 pub use color::{SrgbTransform, to_srgb};
 pub use metadata::AssociatedImage;
-pub use overview::{OverviewOptions, OverviewSummary, build_overview, overview_path};
-pub use read::{
+pub use options::{
     DamagedTile, NativeRegion, OnDamage, OverviewUse, Region, RegionImage, Resolution,
-    WsiOpenOptions, WsiPackReader, WsiReadOptions,
+    WsiOpenOptions, WsiReadOptions,
 };
+pub use overview::{OverviewOptions, OverviewSummary, build_overview, overview_path};
+pub use read::WsiPackReader;
 pub use schema::{Mpp, WsiInfo};
 pub use tissue::{GridOptions, GridSampler, TissueMask, TissueOptions};
 pub use write::{EncodedTile, WsiAssociated, WsiHeader, WsiPackWriter};

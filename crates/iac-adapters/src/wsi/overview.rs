@@ -26,10 +26,11 @@ use sha2::{Digest, Sha256};
 
 use super::cache::TileKey;
 use super::level_tile::{FILTER, LevelCodec};
+use super::options::WsiReadOptions;
 use super::parallel::in_parallel;
 use super::plan::Axis;
 use super::raster::{Grid, TileSource};
-use super::read::{WsiPackReader, WsiReadOptions, output};
+use super::read::{WsiPackReader, output};
 use super::stream::{StreamOptions, render};
 use super::write::table;
 use super::{OVERVIEW_EXTENSION, WSI_OVERVIEW, kind};

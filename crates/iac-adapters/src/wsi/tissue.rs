@@ -1,6 +1,7 @@
 //! Where a slide shows tissue, and regions that do.
 
-use super::read::{Region, Resolution, WsiPackReader, WsiReadOptions};
+use super::options::{Region, Resolution, WsiReadOptions};
+use super::read::WsiPackReader;
 use super::schema::{Mpp, as_f64};
 use crate::error::{AdapterError, Result};
 

@@ -1,7 +1,8 @@
 //! Regions somewhat finer than the raster, by bilinear interpolation.
 
+use super::options::{DamagedTile, WsiReadOptions};
 use super::plan::Axis;
-use super::read::{DamagedTile, Placed, WsiPackReader, WsiReadOptions, output};
+use super::read::{Placed, WsiPackReader, output};
 use crate::error::Result;
 
 /// Makes a region's pixels; gives the tiles that are damaged.

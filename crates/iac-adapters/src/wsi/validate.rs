@@ -10,7 +10,8 @@ use iac_reader::PackReader;
 use serde_json::{Map, Value};
 
 use super::codec_params::{same, shown};
-use super::read::{WsiOpenOptions, WsiPackReader};
+use super::options::WsiOpenOptions;
+use super::read::WsiPackReader;
 use super::{METADATA_NAME, WSI_IMAGE, kind};
 use crate::error::{AdapterError, Result, short};
 use crate::validate::{ValidateOptions, Validated};
