@@ -290,6 +290,7 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 20] {
         batches: if quick { 2 } else { 10 },
         tiles: if quick { 32 } else { 640 },
         rounds,
+    };
     let slides = Slides {
         edge: if quick { 4096 } else { 20_000 },
         region: if quick { 128 } else { 512 },

@@ -65,9 +65,9 @@ pub mod merge;
 pub mod montage;
 mod names;
 mod no_record;
-pub mod objects;
 #[cfg(feature = "object-store")]
 pub mod object;
+pub mod objects;
 pub mod ordered;
 pub mod pictures;
 pub mod predicate;

@@ -202,9 +202,8 @@ impl fmt::Display for Validated {
 /// The first fault: [`AdapterError::Read`] for the container, [`AdapterError::Schema`] for a broken
 /// rule, [`AdapterError::Unsupported`] for a payload type whose rules are not known.
 pub fn validate_pack(path: impl AsRef<Path>, options: &ValidateOptions) -> Result<Validated> {
-    let read = ReadOptions::default()
-        .use_header_cache(false)
-        .object_cache(iac_ops::check::OBJECT_CACHE);
+    let read =
+        ReadOptions::default().use_header_cache(false).object_cache(iac_ops::check::OBJECT_CACHE);
     validate_reader(&PackReader::open_with(path, &read)?, options)
 }
 
