@@ -20,7 +20,7 @@
 //! | [`build_overview`] | derived area averages at 1/8 and 1/64, which make [`Resolution::Fast`] fast |
 //! | [`TissueMask`], [`GridSampler`] | which regions of a slide show tissue |
 //! | [`WsiPackWriter`] | writing packs of encoded tiles |
-//! | [`to_srgb`] | colours by the slide's own profile (feature `wsi-icc`) |
+//! | `to_srgb` | colours by the slide's own profile (feature `wsi-icc`) |
 
 mod batch;
 mod cache;
