@@ -39,10 +39,10 @@ pub fn only_copies(source: &str) -> bool {
 
 /// The sources over the same file.
 pub fn all_sources(path: &Path) -> Vec<(&'static str, Result<PackReader>)> {
-    let mut sources = local_sources(path);
+    let sources = local_sources(path).into_iter();
     #[cfg(feature = "object-store")]
-    sources.extend(object_sources(path));
-    sources
+    let sources = sources.chain(object_sources(path));
+    sources.collect()
 }
 
 /// In a store in memory, also behind a cache of small blocks.
