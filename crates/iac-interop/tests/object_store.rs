@@ -37,9 +37,7 @@ impl Store {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let port = lines
-            .find_map(|line| line.unwrap().trim().parse().ok())
-            .expect("the server prints its port");
+        let port = lines.find_map(|line| line.unwrap().trim().parse().ok()).unwrap();
         Self { process, port }
     }
 
