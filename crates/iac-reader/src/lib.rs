@@ -44,6 +44,7 @@ mod header_cache;
 mod image_batch;
 mod images;
 mod iter;
+mod jobs;
 mod load;
 mod matrix;
 #[cfg(feature = "object-store")]

@@ -9,13 +9,16 @@ use serde_json::{Map, Value};
 use super::document::Document;
 use super::object::{DataSet, tag_text};
 use super::restore;
+use super::schema2::Rest;
 use crate::error::Result;
 
 /// The metadata of one instance: what its series shares, and what is its own.
 #[derive(Clone)]
 pub struct Attributes {
     pub(crate) template: Arc<Document>,
-    pub(crate) delta: Document,
+    pub(crate) delta: Arc<Document>,
+    /// Where large values and functional groups of frames are, in packs that keep them apart.
+    pub(crate) rest: Option<Rest>,
 }
 
 impl Attributes {
@@ -29,7 +32,8 @@ impl Attributes {
         let parse = |name: &str, text: &[u8]| {
             Document::parse(text).map_err(|fault| super::build::source_error(name, &fault))
         };
-        Ok(Self { template: Arc::new(parse("template", template)?), delta: parse("delta", delta)? })
+        let template = Arc::new(parse("template", template)?);
+        Ok(Self { template, delta: Arc::new(parse("delta", delta)?), rest: None })
     }
 
     /// The data set that they describe, without pixel data.
@@ -43,7 +47,9 @@ impl Attributes {
     }
 
     /// The JSON of an element: `{"vr": ..., "Value": [...]}`. Elements that JSON could not hold
-    /// are among the [`records`](Self::records).
+    /// are among the [`records`](Self::records). In packs of schema 2 a large value has only its
+    /// name here (`BulkDataURI`), and functional groups of frames are left out;
+    /// [`to_data_set`](Self::to_data_set) has both.
     #[must_use]
     pub fn get(&self, tag: Tag) -> Option<&Value> {
         let key = tag_text(tag);
@@ -100,8 +106,21 @@ impl Attributes {
 
     /// Data set and file meta.
     pub(crate) fn restore(&self) -> super::fault::Result<(DataSet, DataSet)> {
-        let mut data = restore::data_set(&self.template.dataset, &self.delta.dataset)?;
-        let mut meta = restore::data_set(&self.template.file_meta, &self.delta.file_meta)?;
+        let (mut data, meta) = self.restore_shared()?;
+        if let Some(rest) = &self.rest {
+            rest.add_groups(self, &mut data)?;
+        }
+        Ok((data, meta))
+    }
+
+    /// The same without the functional groups of frames, where those are kept apart.
+    pub(crate) fn restore_shared(&self) -> super::fault::Result<(DataSet, DataSet)> {
+        let bulk = |name: &str| match &self.rest {
+            Some(rest) => rest.bulk(name),
+            None => restore::no_bulk(name),
+        };
+        let mut data = restore::data_set(&self.template.dataset, &self.delta.dataset, &bulk)?;
+        let mut meta = restore::data_set(&self.template.file_meta, &self.delta.file_meta, &bulk)?;
         restore::apply_records(&self.delta.errors, &mut data, &mut meta)?;
         if let Some(kept) = self.delta.iac.get("text").and_then(Value::as_array) {
             restore::apply_kept(kept, &mut data, &mut meta)?;

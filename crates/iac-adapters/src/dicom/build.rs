@@ -11,8 +11,7 @@ use iac_format::ErrorKind;
 use iac_ops::{NoProgress, Progress};
 use iac_writer::{WriteOptions, WriteSummary};
 
-use self::collect::Collected;
-pub(crate) use self::collect::{Collecting, Instance};
+pub(crate) use self::collect::{Collected, Collecting, Instance, StoredAside};
 use super::deid::{DeidReport, Deidentifier};
 use super::document::metadata_codec;
 use super::encode::Malformed;
@@ -21,6 +20,11 @@ use super::geometry::{ShortAcquisition, SliceGap};
 use super::inputs::{DicomInput, DicomInputs};
 use super::ordered::for_each_ordered;
 use super::prepare::Preparing;
+use super::schema2::SchemaChoice;
+use super::schema2::build::FrameCountReport;
+use super::schema2::payload::{FrameEncoder, LossyOriginals, PayloadCodec};
+use super::schema2::prepare::Preparing2;
+use super::schema2::spool::{Permits, SharedSpool};
 use crate::error::{AdapterError, Result};
 use crate::task::{Task, check_cancelled};
 
@@ -63,10 +67,13 @@ pub struct DicomPackBuilder {
     workers: Option<NonZeroUsize>,
     verify: bool,
     on_bad_input: OnBadInput,
-    options: WriteOptions,
+    pub(crate) options: WriteOptions,
     limits: Limits,
     max_input_bytes: u64,
-    deidentifier: Option<Arc<Deidentifier>>,
+    pub(crate) deidentifier: Option<Arc<Deidentifier>>,
+    schema: SchemaChoice,
+    payload: PayloadCodec,
+    originals: LossyOriginals,
 }
 
 impl Default for DicomPackBuilder {
@@ -80,6 +87,9 @@ impl Default for DicomPackBuilder {
             limits: Limits::default(),
             max_input_bytes: 4 << 30,
             deidentifier: None,
+            schema: SchemaChoice::WhenNeeded,
+            payload: PayloadCodec::JpegXl,
+            originals: LossyOriginals::Keep,
         }
     }
 }
@@ -137,6 +147,12 @@ pub struct DicomBuildReport {
     pub short_acquisitions: Vec<ShortAcquisition>,
     /// What was done for the patient's sake; nothing where that was not asked for.
     pub deidentification: Option<DeidReport>,
+    /// The schema that was written.
+    pub schema_version: u32,
+    /// Frames in all images.
+    pub frames: u64,
+    /// Objects whose number of frames, or of functional groups, is not what they say.
+    pub frame_counts: Vec<FrameCountReport>,
 }
 
 impl DicomPackBuilder {
@@ -203,6 +219,28 @@ impl DicomPackBuilder {
         self
     }
 
+    /// Which schema is written. Default: the first one, unless an object needs the second.
+    #[must_use]
+    pub const fn schema(mut self, schema: SchemaChoice) -> Self {
+        self.schema = schema;
+        self
+    }
+
+    /// What frames are compressed with; any other codec than JPEG XL asks for schema 2.
+    #[must_use]
+    pub const fn payload(mut self, payload: PayloadCodec) -> Self {
+        self.payload = payload;
+        self
+    }
+
+    /// What becomes of images that come compressed with loss, in objects that are written in schema
+    /// 2. Default: they are kept as they are.
+    #[must_use]
+    pub const fn originals(mut self, originals: LossyOriginals) -> Self {
+        self.originals = originals;
+        self
+    }
+
     /// Builds a pack from what was found.
     ///
     /// # Errors
@@ -259,6 +297,9 @@ impl DicomPackBuilder {
             return Err(iac_writer::WriteError::Exists { path: path.to_owned() }.into());
         }
         let metadata = metadata_codec().map_err(|source| codec_error(path, source))?;
+        let all = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let workers = self.workers.unwrap_or_else(all);
+        let second = self.second(path, workers)?;
         let preparing = Preparing {
             images: self.image_codec(),
             metadata: metadata.clone(),
@@ -267,9 +308,8 @@ impl DicomPackBuilder {
             limits: self.limits,
             max_input_bytes: self.max_input_bytes,
             deidentifier: self.deidentifier.clone(),
+            second,
         };
-        let all = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let workers = self.workers.unwrap_or_else(all).get();
         let mut collected = Collected::new(path, self.on_bad_input)?;
         {
             let task = Task::begin(progress, "packing", count);
@@ -277,13 +317,46 @@ impl DicomPackBuilder {
                 let name = input.name();
                 (name, preparing.prepare(input))
             };
-            for_each_ordered(inputs, workers, work, |(name, prepared)| {
+            for_each_ordered(inputs, workers.get(), work, |(name, prepared)| {
                 check_cancelled(progress)?;
                 task.advance(1);
                 collected.take(name, prepared, &preparing)
             })?;
         }
-        collected.finish(self, &metadata)
+        collected.finish(self, &metadata, &preparing.second)
+    }
+
+    /// What schema 2 needs; it is asked for by what only it can do.
+    fn second(&self, path: &Path, workers: NonZeroUsize) -> Result<Preparing2> {
+        let schema = match (self.schema, self.payload) {
+            (SchemaChoice::One, PayloadCodec::JpegXl) => SchemaChoice::One,
+            (SchemaChoice::One, other) => {
+                return Err(AdapterError::usage(format!(
+                    "schema 1 holds JPEG XL payloads, not {}",
+                    other.name()
+                )));
+            }
+            (schema, PayloadCodec::JpegXl) => schema,
+            _ => SchemaChoice::Two,
+        };
+        let encoder = FrameEncoder {
+            codec: self.payload,
+            effort: self.effort,
+            verify: self.verify,
+            limits: self.limits,
+        };
+        if schema == SchemaChoice::Two {
+            encoder.check().map_err(|fault| source_error(&path.display().to_string(), &fault))?;
+        }
+        Ok(Preparing2 {
+            schema,
+            encoder,
+            originals: self.originals,
+            spool: SharedSpool::new(path),
+            permits: Permits::new(workers.get()),
+            workers,
+            one_by_one: std::sync::Mutex::new(()),
+        })
     }
 
     fn codec_params(&self) -> Parameters {
@@ -303,7 +376,7 @@ fn noted(input: String, fault: &Fault) -> SkippedInput {
     SkippedInput { input, kind: fault.kind, reason: fault.to_string() }
 }
 
-fn codec_error(path: &Path, source: iac_codec::CodecError) -> AdapterError {
+pub(crate) fn codec_error(path: &Path, source: iac_codec::CodecError) -> AdapterError {
     AdapterError::Codec { path: path.display().to_string(), row: None, source }
 }
 

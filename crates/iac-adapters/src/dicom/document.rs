@@ -61,7 +61,7 @@ impl Document {
     }
 
     pub(crate) fn parse(text: &[u8]) -> Result<Self> {
-        if json_depth(text) > MAX_JSON_DEPTH {
+        if is_too_deep(text) {
             return Err(Fault::new(
                 ErrorKind::Limit,
                 format!("its metadata is nested more than {MAX_JSON_DEPTH} levels deep"),
@@ -114,6 +114,11 @@ impl Document {
         };
         Ok(Self { dataset, file_meta, preamble, errors, iac })
     }
+}
+
+/// Whether a text is nested deeper than documents may be.
+pub(crate) fn is_too_deep(text: &[u8]) -> bool {
+    json_depth(text) > MAX_JSON_DEPTH
 }
 
 /// How deep arrays and objects are nested in a JSON text.
@@ -292,6 +297,15 @@ impl Factored {
     /// What an instance has aside; to be filled in when it is known.
     pub(crate) fn iac_mut(&mut self, position: usize) -> Option<&mut Map<String, Value>> {
         self.instances.get_mut(position).map(|own| &mut own.iac)
+    }
+
+    /// The JSON of every member of the data sets, to be changed in the same way wherever it is
+    /// the same.
+    pub(crate) fn members_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let own = self.instances.iter_mut().flat_map(|own| &mut own.dataset);
+        let own = own.map(|(_, json)| json);
+        let former = self.dataset.former.iter_mut().map(|(_, json, _)| json);
+        self.dataset.shared.values_mut().chain(former).chain(own)
     }
 
     /// The template's JSON.

@@ -59,6 +59,35 @@ pub(crate) fn encode(object: &DicomFile) -> Encoded {
     encoded
 }
 
+/// Items of a sequence by themselves: their members, and what JSON would lose of them.
+#[derive(Debug, Default)]
+pub(crate) struct EncodedItems {
+    pub(crate) items: Vec<Value>,
+    pub(crate) errors: Vec<Value>,
+    pub(crate) text: Vec<Value>,
+    pub(crate) malformed: Vec<Malformed>,
+}
+
+/// Turns items of a sequence of the data set into JSON; `first` is the number of the first one.
+pub(crate) fn encode_items(
+    tag: Tag,
+    first: usize,
+    items: &[DataSet],
+    charset: &Charset,
+) -> EncodedItems {
+    let mut encoded = Encoded::default();
+    let mut encoder = Encoder { scope: "dataset", path: Vec::new(), encoded: &mut encoded };
+    encoder.path.push(tag_text(tag).into());
+    let mut values = Vec::with_capacity(items.len());
+    for (position, item) in items.iter().enumerate() {
+        encoder.path.push(first.saturating_add(position).into());
+        values.push(encoder.item(item, charset));
+        encoder.path.pop();
+    }
+    let Encoded { errors, text, malformed, .. } = encoded;
+    EncodedItems { items: values, errors, text, malformed }
+}
+
 struct Encoder<'a> {
     scope: &'static str,
     path: Vec<Value>,

@@ -22,6 +22,7 @@ use super::prepare::BITS_MEMBER;
 use super::read::DicomPackReader;
 use super::rle;
 use super::samples::{PixelSamples, Pixels};
+use super::schema2;
 use super::syntax;
 use super::write::{self, PixelElement};
 use crate::columns::text_column;
@@ -47,11 +48,14 @@ pub enum ExportSyntax {
     Htj2k,
     /// Run lengths.
     Rle,
+    /// The streams of the source, where the pack keeps them or can rebuild them; samples as they
+    /// are elsewhere.
+    Source,
 }
 
 impl ExportSyntax {
     /// Every syntax.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::JpegXl,
         Self::ExplicitLittleEndian,
         Self::Deflated,
@@ -59,14 +63,16 @@ impl ExportSyntax {
         Self::Jpeg2000,
         Self::Htj2k,
         Self::Rle,
+        Self::Source,
     ];
 
-    /// The UID of the transfer syntax.
+    /// The UID of the transfer syntax; for [`Source`](Self::Source) that of objects whose streams
+    /// are not kept.
     #[must_use]
     pub const fn uid(self) -> &'static str {
         match self {
             Self::JpegXl => syntax::JXL_LOSSLESS,
-            Self::ExplicitLittleEndian => syntax::EXPLICIT,
+            Self::ExplicitLittleEndian | Self::Source => syntax::EXPLICIT,
             Self::Deflated => syntax::DEFLATED,
             Self::JpegLs => syntax::JPEGLS_LOSSLESS,
             Self::Jpeg2000 => syntax::JPEG2000_LOSSLESS,
@@ -86,6 +92,7 @@ impl ExportSyntax {
             Self::Jpeg2000 => "j2k",
             Self::Htj2k => "htj2k",
             Self::Rle => "rle",
+            Self::Source => "source",
         }
     }
 
@@ -142,6 +149,9 @@ impl DicomPackReader {
     /// As [`attributes`](Self::attributes) and [`read_pixels`](Self::read_pixels);
     /// [`AdapterError::Codec`] or [`AdapterError::Source`] when the image cannot be encoded.
     pub fn export(&self, row: u64, options: &ExportOptions) -> Result<Vec<u8>> {
+        if self.is_second() {
+            return schema2::export::export(self, row, options);
+        }
         let attributes = self.attributes(row)?;
         let (mut data, meta) = attributes.restore().map_err(|fault| self.fault(row, fault))?;
         let preamble = attributes.preamble();
@@ -203,7 +213,11 @@ impl DicomPackReader {
     }
 
     /// Pixel data that is stored as it was.
-    fn kept_pixels(&self, row: u64, attributes: &Attributes) -> Result<Option<PixelElement>> {
+    pub(crate) fn kept_pixels(
+        &self,
+        row: u64,
+        attributes: &Attributes,
+    ) -> Result<Option<PixelElement>> {
         let Some(bytes) = self.aside(row, attributes, kept::MEMBER)? else {
             return Ok(None);
         };
@@ -212,7 +226,7 @@ impl DicomPackReader {
     }
 
     /// The stored words of an image: its samples, with the bits that the payload does not hold.
-    fn stored_words(
+    pub(crate) fn stored_words(
         &self,
         row: u64,
         pixels: &Pixels,
@@ -241,7 +255,7 @@ impl DicomPackReader {
         Ok((words, true))
     }
 
-    fn encoded(
+    pub(crate) fn encoded(
         &self,
         row: u64,
         syntax: ExportSyntax,
@@ -255,7 +269,10 @@ impl DicomPackReader {
         let shape = pixels.shape;
         let fault = |fault: Fault| self.fault(row, fault);
         let channels = if shape.channels() == 3 { 3 } else { 1 };
-        if matches!(syntax, ExportSyntax::ExplicitLittleEndian | ExportSyntax::Deflated) {
+        if matches!(
+            syntax,
+            ExportSyntax::ExplicitLittleEndian | ExportSyntax::Deflated | ExportSyntax::Source
+        ) {
             let vr = if width == 1 { VR::OB } else { VR::OW };
             return Ok(PixelElement::Native(vr, words.into()));
         }
@@ -274,6 +291,7 @@ impl DicomPackReader {
         let allocated = if width == 1 { 8 } else { 16 };
         // Unused bits are left out of a stream unless they hold something.
         let bits = match (stored, high_bit) {
+            _ if syntax == ExportSyntax::JpegXl => allocated,
             (Some(stored), Some(high)) if !whole && high == stored.saturating_sub(1) => {
                 stored.clamp(2, allocated)
             }
@@ -303,7 +321,7 @@ impl DicomPackReader {
 }
 
 /// An encoder, and the image in the form that it takes.
-fn encoder(
+pub(crate) fn encoder(
     syntax: ExportSyntax,
     pixels: &Pixels,
     words: &[u8],
@@ -313,6 +331,11 @@ fn encoder(
     let mut parameters = Parameters::new();
     let mut put = |name: &str, value: serde_json::Value| parameters.insert(name.to_owned(), value);
     let name = match syntax {
+        ExportSyntax::JpegXl => {
+            put("lossless", true.into());
+            put("usecontainer", true.into());
+            "jxl"
+        }
         ExportSyntax::JpegLs => {
             put("bits_per_sample", bits.into());
             "jpegls"

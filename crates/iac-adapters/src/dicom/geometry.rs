@@ -21,6 +21,8 @@ pub(crate) struct Place {
     pub(crate) pixel_spacing: Option<[f64; 2]>,
     pub(crate) spacing: Option<f64>,
     pub(crate) thickness: Option<f64>,
+    /// Slope and intercept.
+    pub(crate) rescale: Option<[f64; 2]>,
     pub(crate) acquisition_uid: String,
     pub(crate) frame_of_reference: String,
     pub(crate) stack_id: String,
@@ -46,6 +48,9 @@ impl Place {
                 .map(f64::abs)
                 .filter(|spacing| spacing.is_finite() && *spacing > 0.0),
             thickness: positive(Tag(0x0018, 0x0050)).filter(|thickness| thickness.is_finite()),
+            rescale: exactly(data, Tag(0x0028, 0x1053))
+                .zip(exactly(data, Tag(0x0028, 0x1052)))
+                .map(|([slope], [intercept])| [slope, intercept]),
             acquisition_uid: text(Tag(0x0008, 0x0017)),
             frame_of_reference: text(Tag(0x0020, 0x0052)),
             stack_id: text(Tag(0x0020, 0x9056)),

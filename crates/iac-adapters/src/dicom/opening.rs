@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use super::read::Series;
 use super::restore;
-use super::{DICOM_PATIENT, SCHEMA_VERSION};
+use super::{DICOM_PATIENT, SCHEMA_VERSION, SCHEMA_VERSION_2};
 use crate::columns::{IntColumn, TextColumn, has_column};
 use crate::error::{AdapterError, Result};
 
-pub(super) fn check_header(pack: &PackReader) -> Result<()> {
+/// The version of the schema, and the number of instances where the header says it.
+pub(super) fn check_header(pack: &PackReader) -> Result<(u32, Option<u64>)> {
     let header = pack.header();
     let found = header.payload_type();
     if found != Some(DICOM_PATIENT) {
@@ -21,13 +22,20 @@ pub(super) fn check_header(pack: &PackReader) -> Result<()> {
         });
     }
     let version = header.get("dicom_schema_version").and_then(restore::whole);
+    if version == Some(SCHEMA_VERSION_2.into()) {
+        let instances = header.get("num_instances").and_then(Value::as_u64);
+        let instances = instances.ok_or_else(|| {
+            AdapterError::schema(pack.path(), "num_instances", "is no number of instances")
+        })?;
+        return Ok((SCHEMA_VERSION_2, Some(instances)));
+    }
     if version != Some(SCHEMA_VERSION.into()) {
         let shown =
             version.map_or_else(|| "that is not stated".to_owned(), |version| version.to_string());
         return Err(AdapterError::Unsupported {
             path: pack.path().to_owned(),
             reason: format!(
-                "its DICOM schema has a version {shown}, but this library reads {SCHEMA_VERSION}"
+                "its DICOM schema has a version {shown}, but this library reads {SCHEMA_VERSION} and {SCHEMA_VERSION_2}"
             ),
         });
     }
@@ -43,7 +51,7 @@ pub(super) fn check_header(pack: &PackReader) -> Result<()> {
     if !params.and_then(|params| params.get("lossless")).is_some_and(truthy) {
         return Err(AdapterError::schema(pack.path(), "codec_params", "does not say lossless"));
     }
-    Ok(())
+    Ok((SCHEMA_VERSION, None))
 }
 
 /// The columns of the series table that a list of series is made of: those that must be there

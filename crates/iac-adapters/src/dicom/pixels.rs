@@ -36,17 +36,12 @@ pub(crate) struct PixelForm {
     pub(crate) high_bit: u16,
     pub(crate) signed: bool,
     pub(crate) photometric: String,
-    planar: bool,
+    pub(crate) planar: bool,
 }
 
 impl PixelForm {
     /// Reads and checks the description.
     pub(crate) fn of(data: &DataSet) -> Result<Self> {
-        let number = |tag: Tag| {
-            data.u16(tag).ok_or_else(|| {
-                Fault::schema(tag, "is missing or empty, but the object has pixel data")
-            })
-        };
         if let Some(frames) = data.ascii(FRAMES).filter(|frames| !frames.is_empty()) {
             match super::number::integer(&frames) {
                 Some(1) => {}
@@ -59,6 +54,16 @@ impl PixelForm {
                 None => return Err(Fault::schema(FRAMES, "is no number")),
             }
         }
+        Self::of_frame(data)
+    }
+
+    /// The same, however many frames there are.
+    pub(crate) fn of_frame(data: &DataSet) -> Result<Self> {
+        let number = |tag: Tag| {
+            data.u16(tag).ok_or_else(|| {
+                Fault::schema(tag, "is missing or empty, but the object has pixel data")
+            })
+        };
         let (rows, columns) = (number(ROWS)?, number(COLUMNS)?);
         if rows == 0 || columns == 0 {
             return Err(Fault::schema(
@@ -133,6 +138,15 @@ impl PixelForm {
     }
 }
 
+/// The bytes of one image in its file.
+#[derive(Debug, Clone)]
+pub(crate) enum Coded {
+    /// Samples as they are.
+    Native(Bytes),
+    /// A stream of a codec, or run lengths.
+    Stream(Bytes),
+}
+
 /// Samples that become a payload, and what they leave out.
 #[derive(Debug)]
 pub(crate) struct Imported {
@@ -156,38 +170,15 @@ pub(crate) fn import(data: &DataSet, transfer_syntax: &str, limits: &Limits) -> 
             super::build::shown_uid(transfer_syntax)
         ))
     })?;
-    form.shape.check(limits).map_err(|error| of_codec(&error))?;
-    let value = data.get(PIXEL_DATA).map(|element| &element.value);
-    let mut label = relabelled(&form, encoding);
-    let (words, stream) = match (encoding, value) {
-        (PixelEncoding::Native, Some(ElementValue::Bytes(bytes))) => {
-            if form.photometric == "YBR_FULL_422"
-                && bytes.len() >= form.shape.samples()
-                && form.sample_bytes() == 1
-            {
-                label = Some("YBR_FULL");
-            }
-            (native(&form, bytes)?, None)
-        }
+    let coded = match (encoding, data.get(PIXEL_DATA).map(|element| &element.value)) {
+        (PixelEncoding::Native, Some(ElementValue::Bytes(bytes))) => Coded::Native(bytes.clone()),
         (PixelEncoding::Native, Some(ElementValue::Fragments(_))) => {
             return Err(Fault::schema(
                 PIXEL_DATA,
                 "is encapsulated, but its transfer syntax is a native one",
             ));
         }
-        (_, Some(ElementValue::Fragments(fragments))) => {
-            let stream = joined(fragments)?;
-            match encoding {
-                PixelEncoding::Codec(name) => {
-                    (decode(&form, name, &stream, limits)?, Some((name, stream)))
-                }
-                _ => {
-                    let bytes =
-                        rle::decode(&stream, form.pixels(), channels(&form), form.sample_bytes())?;
-                    (words(&form, &bytes), None)
-                }
-            }
-        }
+        (_, Some(ElementValue::Fragments(fragments))) => Coded::Stream(joined(fragments)?),
         (_, Some(ElementValue::Bytes(_))) => {
             return Err(Fault::schema(
                 PIXEL_DATA,
@@ -196,11 +187,42 @@ pub(crate) fn import(data: &DataSet, transfer_syntax: &str, limits: &Limits) -> 
         }
         _ => return Err(Fault::schema(PIXEL_DATA, "is missing")),
     };
+    let mut imported = import_image(form, encoding, coded, limits)?;
+    // What is not said to be without loss is not stored as if it were.
+    imported.payload = imported.payload.filter(|_| transfer_syntax == JXL_LOSSLESS);
+    Ok(imported)
+}
+
+/// Decodes one image.
+pub(crate) fn import_image(
+    form: PixelForm,
+    encoding: PixelEncoding,
+    coded: Coded,
+    limits: &Limits,
+) -> Result<Imported> {
+    form.shape.check(limits).map_err(|error| of_codec(&error))?;
+    let mut label = relabelled(&form, encoding);
+    let (words, stream) = match (coded, encoding) {
+        (Coded::Native(bytes), _) => {
+            if form.photometric == "YBR_FULL_422"
+                && bytes.len() >= form.shape.samples()
+                && form.sample_bytes() == 1
+            {
+                label = Some("YBR_FULL");
+            }
+            (native(&form, &bytes)?, None)
+        }
+        (Coded::Stream(stream), PixelEncoding::Codec(name)) => {
+            (decode(&form, name, &stream, limits)?, Some((name, stream)))
+        }
+        (Coded::Stream(stream), _) => {
+            let bytes = rle::decode(&stream, form.pixels(), channels(&form), form.sample_bytes())?;
+            (words(&form, &bytes), None)
+        }
+    };
     let (words, aside, changed) = settle(&form, words);
     let payload = stream.filter(|(name, stream)| {
         *name == "jxl"
-            // What is not said to be without loss is not stored as if it were.
-            && transfer_syntax == JXL_LOSSLESS
             && !changed
             && stream.starts_with(JXL_CONTAINER)
             && depth_matches(&form, stream)

@@ -24,14 +24,16 @@ use super::pixels::{
     self, BITS_ALLOCATED, BITS_STORED, COLUMNS, HIGH_BIT, PHOTOMETRIC, PIXEL_REPRESENTATION, ROWS,
     SAMPLES_PER_PIXEL,
 };
+use super::schema2::prepare::{FrameSet, Preparing2};
+use super::schema2::{self, SchemaChoice};
 
 /// The member of `iac` that says where bits lie which the payload does not hold.
 pub(crate) const BITS_MEMBER: &str = "bits";
 
-const STUDY_UID: Tag = Tag(0x0020, 0x000D);
-const SERIES_UID: Tag = Tag(0x0020, 0x000E);
-const SOP_UID: Tag = Tag(0x0008, 0x0018);
-const INSTANCE_NUMBER: Tag = Tag(0x0020, 0x0013);
+pub(crate) const STUDY_UID: Tag = Tag(0x0020, 0x000D);
+pub(crate) const SERIES_UID: Tag = Tag(0x0020, 0x000E);
+pub(crate) const SOP_UID: Tag = Tag(0x0008, 0x0018);
+pub(crate) const INSTANCE_NUMBER: Tag = Tag(0x0020, 0x0013);
 const SERIES_DESCRIPTION: Tag = Tag(0x0008, 0x103E);
 
 /// An image, encoded.
@@ -63,6 +65,8 @@ pub(crate) struct Prepared {
     pub(crate) encoded: Encoded,
     pub(crate) iac: Map<String, Value>,
     pub(crate) image: Option<EncodedImage>,
+    /// What schema 2 has instead of an image.
+    pub(crate) frames: Option<FrameSet>,
     /// Of data set, and of what is kept besides samples: equal for the same object in two files.
     pub(crate) digest: [u8; 32],
     /// Why its pixel data is stored as it is.
@@ -98,11 +102,21 @@ pub(crate) struct Preparing {
     pub(crate) limits: Limits,
     pub(crate) max_input_bytes: u64,
     pub(crate) deidentifier: Option<Arc<Deidentifier>>,
+    pub(crate) second: Preparing2,
 }
 
 impl Preparing {
     pub(crate) fn prepare(&self, input: DicomInput) -> Result<Prepared> {
         let name = input.name();
+        let large = match &input {
+            DicomInput::File(path) if self.second.schema != SchemaChoice::One => {
+                schema2::prepare::prepare_large(self, path, &name)
+            }
+            _ => None,
+        };
+        if let Some(prepared) = large {
+            return prepared;
+        }
         let bytes = input.load(self.max_input_bytes)?;
         let mut object = parse::parse(&bytes, self.max_input_bytes)?;
         let class = object.data.ascii(Tag(0x0008, 0x0016)).or_else(|| object.meta.ascii(Tag(2, 2)));
@@ -114,6 +128,27 @@ impl Preparing {
         // Before anything else looks at it: what follows knows the new object only.
         let deidentifier = self.deidentifier.as_deref();
         let deid = deidentifier.map(|it| it.apply(&mut object, &name)).transpose()?;
+        let second = match self.second.schema {
+            SchemaChoice::One => false,
+            SchemaChoice::WhenNeeded => schema2::prepare::is_needed(&object),
+            SchemaChoice::Two => true,
+        };
+        let mut kept = None;
+        if second {
+            let spare = self.may_keep().then(|| object.clone());
+            let made = schema2::prepare::prepare_whole(self, object, || self.made_up_uid(&bytes));
+            match (made, spare) {
+                (Ok(mut prepared), _) => {
+                    prepared.deid = deid;
+                    return Ok(prepared);
+                }
+                (Err(fault), Some(spare)) if self.is_kept_for(&fault) => {
+                    kept = Some(fault);
+                    object = spare;
+                }
+                (Err(fault), _) => return Err(fault),
+            }
+        }
         // Old and incomplete files are data too: what they do not name is not made up for them,
         // except the one identifier that tells rows apart.
         let uid = |tag: Tag| object.data.ascii(tag).unwrap_or_default();
@@ -122,18 +157,13 @@ impl Preparing {
             .into_iter()
             .flatten()
             .find(|uid| !uid.is_empty())
-            .unwrap_or_else(|| {
-                let made = derived_uid(&bytes);
-                deidentifier.map_or_else(|| made.clone(), |it| it.uid_of_nameless(&made))
-            });
+            .unwrap_or_else(|| self.made_up_uid(&bytes));
         let instance_number = instance_number(&object.data)?;
         let mut iac = Map::new();
-        let mut kept = None;
-        let mut pixels = if object.data.get(PIXEL_DATA).is_some() {
+        let mut pixels = if kept.is_none() && object.data.get(PIXEL_DATA).is_some() {
             match pixels::import(&object.data, &object.transfer_syntax, &self.limits) {
                 Ok(pixels) => Some(pixels),
-                // Bytes that nobody understands may hold whatever identifies a patient.
-                Err(fault) if self.keep && deidentifier.is_none() => {
+                Err(fault) if self.may_keep() => {
                     kept = Some(fault);
                     None
                 }
@@ -194,10 +224,38 @@ impl Preparing {
             encoded,
             iac,
             image,
+            frames: None,
             digest: hasher.finalize().into(),
             kept,
             deid,
         })
+    }
+
+    /// Whether pixel data may be stored as it is: bytes that nobody understands may hold whatever
+    /// identifies a patient.
+    pub(crate) fn may_keep(&self) -> bool {
+        self.keep && self.deidentifier.is_none()
+    }
+
+    /// Whether that helps against a fault of schema 2, where frames are decoded, encoded and put aside
+    /// in one go: not when the disk or the encoder fails.
+    pub(crate) fn is_kept_for(&self, fault: &Fault) -> bool {
+        let encodes =
+            || fault.kind != ErrorKind::MissingFeature || self.second.encoder.check().is_ok();
+        self.may_keep() && fault.kind != ErrorKind::Io && encodes()
+    }
+
+    /// A UID for an object without one, of the bytes of its file.
+    fn made_up_uid(&self, bytes: &[u8]) -> String {
+        self.named(derived_uid(bytes))
+    }
+
+    /// A UID that was made of a file's hash, as the pack has it.
+    pub(crate) fn named(&self, made_up: String) -> String {
+        match self.deidentifier.as_deref() {
+            Some(deidentifier) => deidentifier.uid_of_nameless(&made_up),
+            None => made_up,
+        }
     }
 
     /// Whether two payloads hold the same samples. Equal ones do; streams that came from elsewhere
@@ -232,6 +290,7 @@ impl Preparing {
     }
 
     fn encode(&self, pixels: pixels::Imported) -> Result<EncodedImage> {
+        let _permit = self.second.permits.take();
         let codec = self.images.as_ref().map_err(pixels::of_codec)?;
         let payload = match pixels.payload {
             Some(payload) => payload,
@@ -269,13 +328,16 @@ impl Preparing {
 }
 
 /// A UID made from content, for objects that have none (PS3.5 annex B.2).
-fn derived_uid(bytes: &[u8]) -> String {
-    let digest: [u8; 32] = Sha256::digest(bytes).into();
+pub(crate) fn derived_uid(bytes: &[u8]) -> String {
+    uid_of_digest(Sha256::digest(bytes).into())
+}
+
+pub(crate) fn uid_of_digest(digest: [u8; 32]) -> String {
     let half = digest.first_chunk::<16>().copied().unwrap_or_default();
     format!("2.25.{}", u128::from_be_bytes(half))
 }
 
-fn padded(label: &str) -> Vec<u8> {
+pub(crate) fn padded(label: &str) -> Vec<u8> {
     let mut bytes = label.as_bytes().to_vec();
     if bytes.len() % 2 == 1 {
         bytes.push(b' ');
@@ -283,7 +345,7 @@ fn padded(label: &str) -> Vec<u8> {
     bytes
 }
 
-fn instance_number(data: &DataSet) -> Result<i32> {
+pub(crate) fn instance_number(data: &DataSet) -> Result<i32> {
     let text = data.ascii(INSTANCE_NUMBER).unwrap_or_default();
     match number::integer(text.split('\\').next().unwrap_or_default()) {
         None => Ok(-1),
@@ -299,7 +361,7 @@ pub(crate) fn description(data: &DataSet) -> String {
     bytes.map_or_else(String::new, |bytes| super::text::parts(VR::LO, bytes, &charset).join("\\"))
 }
 
-fn row(object: &DicomFile, dtype: &'static str) -> Result<Row> {
+pub(crate) fn row(object: &DicomFile, dtype: &'static str) -> Result<Row> {
     let data = &object.data;
     let small = |tag: Tag, absent: u8| match data.u16(tag) {
         None => Ok(absent),

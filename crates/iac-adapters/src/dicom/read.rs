@@ -17,6 +17,7 @@ use iac_reader::{PackReader, ReadOptions, RecordOptions, VariableRecordPack};
 use super::document::{Document, metadata_codec};
 use super::fault::Fault;
 use super::opening::{check_header, read_series};
+use super::schema2::read::Loaded;
 use crate::columns::{IntColumn, TextColumn, has_column, int_column, text_column};
 use crate::error::{AdapterError, Result};
 
@@ -61,11 +62,15 @@ pub struct Series {
 pub struct DicomPackReader {
     records: VariableRecordPack,
     shared: Arc<Shared>,
+    images: DecodeOptions,
     check_crc: bool,
     max_document_bytes: u64,
 }
 
 struct Shared {
+    schema: u32,
+    instance_count: u64,
+    second: Loaded,
     series: Vec<Series>,
     /// Positions in `series` by number.
     by_idx: Vec<Option<usize>>,
@@ -118,7 +123,7 @@ impl DicomPackReader {
     /// for other schema versions; [`AdapterError::Schema`] when header or series table break a rule
     /// of the schema; [`AdapterError::Read`] when they are damaged.
     pub fn from_reader(pack: PackReader, check_crc: bool) -> Result<Self> {
-        check_header(&pack)?;
+        let (schema, stated) = check_header(&pack)?;
         let series = read_series(&pack)?;
         let most =
             series.iter().map(|one| one.series_idx).max().map_or(0, |most| most.saturating_add(1));
@@ -143,6 +148,9 @@ impl DicomPackReader {
         let rows = pack.header().num_records().or_else(|_| pack.num_records())?;
         let records = VariableRecordPack::from_reader_with(pack, RecordOptions::default());
         let shared = Shared {
+            schema,
+            instance_count: stated.unwrap_or(rows),
+            second: Loaded::default(),
             series,
             by_idx,
             templates,
@@ -154,6 +162,7 @@ impl DicomPackReader {
         Ok(Self {
             records,
             shared: Arc::new(shared),
+            images: DecodeOptions::default(),
             check_crc,
             max_document_bytes: MAX_DOCUMENT_BYTES,
         })
@@ -174,7 +183,7 @@ impl DicomPackReader {
     /// The same pack with other limits for decoding images.
     #[must_use]
     pub fn with_images(&self, options: DecodeOptions) -> Self {
-        Self { records: self.records.with_images(options), ..self.clone() }
+        Self { records: self.records.with_images(options), images: options, ..self.clone() }
     }
 
     /// The same pack with another bound on what one template or delta may decompress to. Default
@@ -190,10 +199,40 @@ impl DicomPackReader {
         &self.shared.series
     }
 
-    /// Number of instances.
+    /// Number of instances. In packs of schema 1 this is also the number of rows.
     #[must_use]
     pub fn instance_count(&self) -> u64 {
+        self.shared.instance_count
+    }
+
+    /// The schema of the pack, 1 or 2.
+    #[must_use]
+    pub fn schema_version(&self) -> u32 {
+        self.shared.schema
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
         self.shared.rows
+    }
+
+    pub(crate) fn second(&self) -> &Loaded {
+        &self.shared.second
+    }
+
+    pub(crate) const fn images(&self) -> &DecodeOptions {
+        &self.images
+    }
+
+    pub(crate) const fn checks(&self) -> bool {
+        self.check_crc
+    }
+
+    pub(crate) const fn max_document(&self) -> u64 {
+        self.max_document_bytes
+    }
+
+    pub(crate) fn metadata(&self) -> &Codec {
+        &self.shared.codec
     }
 
     pub(crate) fn instances(&self) -> Result<&Instances> {
@@ -221,18 +260,24 @@ impl DicomPackReader {
         Ok(self.shared.instances.get_or_init(|| loaded))
     }
 
-    fn check_row(&self, row: u64) -> Result<()> {
-        if row < self.shared.rows {
-            return Ok(());
-        }
-        Err(AdapterError::RowOutOfRange {
+    pub(crate) fn check_row(&self, row: u64) -> Result<()> {
+        if row < self.shared.rows { Ok(()) } else { Err(self.row_out_of_range(row)) }
+    }
+
+    pub(crate) fn row_out_of_range(&self, row: u64) -> AdapterError {
+        AdapterError::RowOutOfRange {
             path: self.reader().path().to_owned(),
             row,
             rows: self.shared.rows,
-        })
+        }
     }
 
-    fn schema_row(&self, row: u64, field: &str, reason: impl Into<String>) -> AdapterError {
+    pub(crate) fn schema_row(
+        &self,
+        row: u64,
+        field: &str,
+        reason: impl Into<String>,
+    ) -> AdapterError {
         AdapterError::schema_row(self.reader().path(), row, field, reason)
     }
 

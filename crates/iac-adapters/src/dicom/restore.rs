@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
 use dicom_core::VR;
 use serde_json::{Map, Value};
 
@@ -24,28 +25,46 @@ pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
     LENIENT.decode(text).ok()
 }
 
+/// Fetches a value that lies elsewhere, by its name.
+pub(crate) type BulkOf<'a> = dyn Fn(&str) -> Result<Bytes> + 'a;
+
+/// What is asked for large values where there are none.
+pub(crate) fn no_bulk(_: &str) -> Result<Bytes> {
+    Err(Fault::decode("its value lies in a pack, which is not at hand"))
+}
+
 /// A data set from the members of a document, those of `over` before those of `under`.
-pub(crate) fn data_set(under: &Map<String, Value>, over: &Map<String, Value>) -> Result<DataSet> {
+pub(crate) fn data_set(
+    under: &Map<String, Value>,
+    over: &Map<String, Value>,
+    bulk: &BulkOf<'_>,
+) -> Result<DataSet> {
     let charset = over.get("00080005").or_else(|| under.get("00080005"));
     let charset = charset_of(charset)?.unwrap_or_default();
     let mut elements = Vec::with_capacity(under.len().saturating_add(over.len()));
     let inherited = under.iter().filter(|(tag, _)| !over.contains_key(tag.as_str()));
     for (tag, value) in inherited.chain(over) {
-        elements.push(element(tag, value, &charset, 0)?);
+        elements.push(element(tag, value, &charset, 0, bulk)?);
     }
     Ok(DataSet::from_elements(elements))
 }
 
-fn charset_of(value: Option<&Value>) -> Result<Option<Charset>> {
+pub(crate) fn charset_of(value: Option<&Value>) -> Result<Option<Charset>> {
     let Some(value) = value else {
         return Ok(None);
     };
-    let element = element("00080005", value, &Charset::default(), MAX_NESTING)?;
+    let element = element("00080005", value, &Charset::default(), MAX_NESTING, &no_bulk)?;
     debug_assert_eq!(element.tag, CHARACTER_SET);
     Ok(element.bytes().map(|bytes| Charset::from_value(bytes)))
 }
 
-fn item(members: &Map<String, Value>, outer: &Charset, depth: usize) -> Result<DataSet> {
+/// An item of a sequence, so many levels deep.
+pub(crate) fn item(
+    members: &Map<String, Value>,
+    outer: &Charset,
+    depth: usize,
+    bulk: &BulkOf<'_>,
+) -> Result<DataSet> {
     if depth > MAX_NESTING {
         return Err(Fault::new(
             iac_format::ErrorKind::Limit,
@@ -54,7 +73,7 @@ fn item(members: &Map<String, Value>, outer: &Charset, depth: usize) -> Result<D
     }
     let charset = charset_of(members.get("00080005"))?.unwrap_or_else(|| outer.clone());
     let elements: Result<Vec<Element>> =
-        members.iter().map(|(tag, value)| element(tag, value, &charset, depth)).collect();
+        members.iter().map(|(tag, value)| element(tag, value, &charset, depth, bulk)).collect();
     Ok(DataSet::from_elements(elements?))
 }
 
@@ -64,6 +83,7 @@ pub(crate) fn element(
     value: &Value,
     charset: &Charset,
     depth: usize,
+    bulk: &BulkOf<'_>,
 ) -> Result<Element> {
     let Some(tag) = parse_tag(key) else {
         return Err(Fault::decode("a member of the data set is no tag of eight digits"));
@@ -77,6 +97,11 @@ pub(crate) fn element(
             binary.as_str().and_then(base64).ok_or_else(|| bad("its InlineBinary is no base64"))?;
         return Ok(Element::new(tag, vr, bytes));
     }
+    if let Some(name) = members.get("BulkDataURI") {
+        let name = name.as_str().ok_or_else(|| bad("its BulkDataURI is no text"))?;
+        let bytes = bulk(name).map_err(|fault| fault.at(tag))?;
+        return Ok(Element::new(tag, vr, bytes));
+    }
     let values = match members.get("Value") {
         None | Some(Value::Null) => &[] as &[Value],
         Some(Value::Array(values)) => values.as_slice(),
@@ -87,7 +112,7 @@ pub(crate) fn element(
         let items: Result<Vec<DataSet>> = values
             .iter()
             .map(|value| match value {
-                Value::Object(members) => item(members, charset, depth),
+                Value::Object(members) => item(members, charset, depth, bulk),
                 Value::Null => Ok(DataSet::new()),
                 _ => Err(bad("an item is no JSON object")),
             })

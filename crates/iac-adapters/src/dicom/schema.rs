@@ -10,7 +10,11 @@ use iac_reader::{PackReader, ReadError};
 use serde_json::Value;
 
 use super::DICOM_PATIENT;
+use super::SCHEMA_VERSION;
+use super::opening::check_header;
 use super::read::{DicomPackReader, Series};
+use super::restore;
+use super::schema2::{self, SCHEMA_VERSION_2};
 use crate::columns::{missing_columns, text_column};
 use crate::error::{AdapterError, Result};
 use crate::validate::{ValidateOptions, Validated};
@@ -45,9 +49,15 @@ pub(crate) fn handles(payload_type: &str) -> bool {
 }
 
 fn tables(pack: &PackReader) -> Result<()> {
-    for (kind, names) in
-        [(TableKind::Slide, &SERIES_COLUMNS[..]), (TableKind::Index, &INSTANCE_COLUMNS[..])]
-    {
+    let version = pack.header().get("dicom_schema_version").and_then(restore::whole);
+    let second = version == Some(SCHEMA_VERSION_2.into());
+    let instances = if second { &[][..] } else { &INSTANCE_COLUMNS[..] };
+    if second {
+        schema2::check::columns(pack)?;
+    } else if version.is_some_and(|version| version != SCHEMA_VERSION.into()) {
+        check_header(pack)?;
+    }
+    for (kind, names) in [(TableKind::Slide, &SERIES_COLUMNS[..]), (TableKind::Index, instances)] {
         let table =
             if kind == TableKind::Slide { pack.slide_table()? } else { pack.index_table()? };
         let missing = missing_columns(table, names);
@@ -123,7 +133,9 @@ pub(crate) fn validate(pack: &PackReader, options: &ValidateOptions) -> Result<V
         start = end;
     }
     for row in 0..crc_checked {
-        reader.delta_bytes(row)?;
+        if reader.frame_of(row)? == 0 {
+            reader.delta_bytes(row)?;
+        }
     }
     let mut decoded = 0_u64;
     for row in 0..of_rows(options.max_decode) {
@@ -199,6 +211,12 @@ impl SchemaCheck for DicomSchema {
                 tell(&error);
             }
         }
+        if reader.is_second()
+            && let Err(error) = schema2::check::instances(pack, &reader, &mut tell)
+        {
+            tell(&error);
+            return Ok(report);
+        }
         if let Err(error) = check_rows(pack, &reader, &mut tell) {
             tell(&error);
         }
@@ -211,6 +229,15 @@ impl SchemaCheck for DicomSchema {
 
     fn check_record(&self, pack: &PackReader, record: &Decoded) -> Option<SchemaFault> {
         let reader = self.open(pack)?;
+        if reader.is_second() {
+            // Its records are not decoded by the header's codec.
+            return match reader.has_pixels(record.row).and_then(|has| {
+                if has { reader.read_pixels(record.row).map(|_| ()) } else { Ok(()) }
+            }) {
+                Ok(()) => None,
+                Err(error) => Some(fault_of(&error)),
+            };
+        }
         let fault = |field: &str, message: String| {
             Some(SchemaFault::new(message).row(record.row).field(field))
         };
@@ -252,7 +279,7 @@ fn check_rows(
     let uids = text_column(pack, TableKind::Index, "sop_instance_uid")?;
     let mut seen: HashSet<&str> = HashSet::new();
     let mut counts: HashMap<u32, u64> = HashMap::new();
-    for row in 0..reader.instance_count() {
+    for row in reader.first_rows()? {
         let uid = uids.get(row).unwrap_or_default();
         if uid.is_empty() {
             tell(&AdapterError::schema_row(pack.path(), row, "sop_instance_uid", "is empty"));

@@ -1,11 +1,8 @@
 //! What is in a pack, series by series, with geometry.
 
-use dicom_core::Tag;
-
 use super::geometry::{
     Place, ShortAcquisition, SliceGap, Stack, examine_series, short_acquisitions,
 };
-use super::number;
 use super::prepare::description;
 use super::read::{DicomPackReader, Series};
 use crate::error::Result;
@@ -20,7 +17,7 @@ pub struct SeriesReport {
     pub description: String,
     /// Instances, counted.
     pub instances: u64,
-    /// Instances with images.
+    /// Images: frames of instances.
     pub images: u64,
     /// Sizes of the images: height and width, in the order in which they first occur.
     pub sizes: Vec<[u32; 2]>,
@@ -51,29 +48,20 @@ impl DicomPackReader {
         for series in self.series() {
             for row in self.rows_of(series)? {
                 if self.has_pixels(row)? {
-                    images.push((series.study_uid.as_str(), self.place(row)?));
+                    images.push((series.study_uid.as_str(), self.place_of_row(row)?));
                 }
             }
         }
         Ok(short_acquisitions(images.iter().map(|(study, place)| (*study, place))))
     }
 
-    fn place(&self, row: u64) -> Result<Place> {
-        let data = self.data_set(row)?;
-        let mut place = Place::of(&data);
-        place.instance_number = data
-            .ascii(Tag(0x0020, 0x0013))
-            .and_then(|text| number::integer(&text))
-            .and_then(|it| i32::try_from(it).ok())
-            .unwrap_or(-1);
-        Ok(place)
-    }
-
     fn report_of(&self, series: &Series) -> Result<SeriesReport> {
         let rows = self.rows_of(series)?;
         let mut sizes: Vec<[u32; 2]> = Vec::new();
         let mut places = Vec::new();
+        let mut instances = 0_u64;
         for row in &rows {
+            instances = instances.saturating_add((self.frame_of(*row)? == 0).into());
             if !self.has_pixels(*row)? {
                 continue;
             }
@@ -82,7 +70,7 @@ impl DicomPackReader {
             if !sizes.contains(&size) {
                 sizes.push(size);
             }
-            places.push(self.place(*row)?);
+            places.push(self.place_of_row(*row)?);
         }
         let shown: Vec<&Place> = places.iter().collect();
         let (stacks, gaps) = examine_series(&series.study_uid, &series.series_uid, &shown);
@@ -93,7 +81,7 @@ impl DicomPackReader {
         Ok(SeriesReport {
             series: series.clone(),
             description,
-            instances: u64::try_from(rows.len()).unwrap_or(u64::MAX),
+            instances,
             images: u64::try_from(places.len()).unwrap_or(u64::MAX),
             sizes,
             stacks,

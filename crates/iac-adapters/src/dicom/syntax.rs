@@ -19,6 +19,27 @@ pub(crate) const JPEG2000_LOSSLESS: &str = "1.2.840.10008.1.2.4.90";
 /// High-throughput JPEG 2000 without loss.
 pub(crate) const HTJ2K_LOSSLESS: &str = "1.2.840.10008.1.2.4.201";
 
+/// JPEG, 8 bits, with loss.
+pub(crate) const JPEG_BASELINE: &str = "1.2.840.10008.1.2.4.50";
+/// JPEG, 8 or 12 bits, with loss.
+pub(crate) const JPEG_EXTENDED: &str = "1.2.840.10008.1.2.4.51";
+/// JPEG files inside JPEG XL.
+pub(crate) const JXL_JPEG: &str = "1.2.840.10008.1.2.4.111";
+
+/// Whether streams under a transfer syntax may have lost something.
+pub(crate) fn is_lossy(uid: &str) -> bool {
+    matches!(
+        uid,
+        JPEG_BASELINE
+            | JPEG_EXTENDED
+            | "1.2.840.10008.1.2.4.81"
+            | "1.2.840.10008.1.2.4.91"
+            | "1.2.840.10008.1.2.4.203"
+            | JXL_JPEG
+            | "1.2.840.10008.1.2.4.112"
+    )
+}
+
 /// How elements are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {

@@ -15,10 +15,10 @@ use super::build::{Collecting, Instance};
 use super::number;
 use crate::error::{AdapterError, Result};
 
-type AllSeries = BTreeMap<(String, String), Collecting>;
+pub(crate) type AllSeries = BTreeMap<(String, String), Collecting>;
 
 /// Columns with their names, all of them nullable as the reference has them.
-fn table(columns: Vec<(&str, ArrayRef)>) -> Result<Table> {
+pub(crate) fn table(columns: Vec<(&str, ArrayRef)>) -> Result<Table> {
     let fields: Vec<Field> = columns
         .iter()
         .map(|(name, column)| Field::new(*name, column.data_type().clone(), true))

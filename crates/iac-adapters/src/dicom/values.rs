@@ -6,7 +6,7 @@ use iac_codec::ImageShape;
 use super::object::DataSet;
 use super::pixels::PHOTOMETRIC;
 use super::read::DicomPackReader;
-use super::samples::Pixels;
+use super::samples::{PixelSamples, Pixels};
 use crate::error::{AdapterError, Result};
 
 const MODALITY_LUT: Tag = Tag(0x0028, 0x3000);
@@ -50,7 +50,7 @@ impl DicomPackReader {
     /// As [`read_pixels`](Self::read_pixels) and [`attributes`](Self::attributes).
     pub fn read_values(&self, row: u64) -> Result<(ImageShape, Vec<f32>)> {
         let pixels = self.read_pixels(row)?;
-        let data = self.data_set(row)?;
+        let data = self.frame_data_set(row)?;
         Ok((pixels.shape, values(&pixels, &data)))
     }
 
@@ -64,7 +64,7 @@ impl DicomPackReader {
     /// damaged.
     pub fn read_rendered(&self, row: u64, window: Option<Window>) -> Result<(ImageShape, Vec<u8>)> {
         let pixels = self.read_pixels(row)?;
-        let data = self.data_set(row)?;
+        let data = self.frame_data_set(row)?;
         let photometric = data.ascii(PHOTOMETRIC).unwrap_or_default();
         if pixels.shape.channels() == 3 || photometric == "PALETTE COLOR" {
             return self.rgb(row, &pixels, &data, &photometric);
@@ -87,7 +87,7 @@ impl DicomPackReader {
     /// As [`read_rendered`](Self::read_rendered).
     pub fn read_rgb(&self, row: u64) -> Result<(ImageShape, Vec<u8>)> {
         let pixels = self.read_pixels(row)?;
-        let data = self.data_set(row)?;
+        let data = self.frame_data_set(row)?;
         let photometric = data.ascii(PHOTOMETRIC).unwrap_or_default();
         self.rgb(row, &pixels, &data, &photometric)
     }
@@ -103,8 +103,6 @@ impl DicomPackReader {
         let wide = ImageShape::new(shape.height(), shape.width(), 3).map_err(|source| {
             AdapterError::Codec { path: self.reader().path().to_owned(), row: Some(row), source }
         })?;
-        let shift = if pixels.samples.pixel_type().bytes() == 2 { 8 } else { 0 };
-        let byte = |sample: i32| u8::try_from((sample >> shift) & 0xFF).unwrap_or(0);
         if photometric == "PALETTE COLOR" {
             let mut tables = Vec::with_capacity(3);
             for (descriptor, entries) in [(0x1101, 0x1201), (0x1102, 0x1202), (0x1103, 0x1203)] {
@@ -118,7 +116,7 @@ impl DicomPackReader {
                     )
                 })?);
             }
-            let samples = pixels.samples.iter().flat_map(|sample| {
+            let samples = pixels.samples.words().flat_map(|sample| {
                 tables.iter().map(move |(table, depth)| {
                     let entry = table.get(sample);
                     u8::try_from((if *depth > 8 { entry >> 8 } else { entry }) & 0xFF).unwrap_or(0)
@@ -126,7 +124,7 @@ impl DicomPackReader {
             });
             return Ok((wide, samples.collect()));
         }
-        let bytes: Vec<u8> = pixels.samples.iter().map(byte).collect();
+        let bytes = upper_bytes(&pixels.samples);
         if shape.channels() != 3 {
             return Ok((wide, bytes.iter().flat_map(|grey| [*grey; 3]).collect()));
         }
@@ -135,6 +133,20 @@ impl DicomPackReader {
         }
         let (triples, _) = bytes.as_chunks::<3>();
         Ok((wide, triples.iter().flat_map(|triple| from_ybr(*triple)).collect()))
+    }
+}
+
+/// The upper 8 bits of each sample.
+fn upper_bytes(samples: &PixelSamples) -> Vec<u8> {
+    let byte = |[.., last]: [u8; 4]| last;
+    match samples {
+        PixelSamples::U32(samples) => samples.iter().map(|it| byte(it.to_le_bytes())).collect(),
+        PixelSamples::I32(samples) => samples.iter().map(|it| byte(it.to_le_bytes())).collect(),
+        PixelSamples::F32(_) | PixelSamples::F64(_) => samples.iter().map(to_byte).collect(),
+        other => {
+            let shift = if other.pixel_type().bytes() == 2 { 8 } else { 0 };
+            other.words().map(|it| u8::try_from((it >> shift) & 0xFF).unwrap_or(0)).collect()
+        }
     }
 }
 
@@ -151,12 +163,12 @@ fn to_byte(value: f64) -> u8 {
 
 #[allow(clippy::cast_possible_truncation)] // The nearest value that the type can express is meant.
 fn values(pixels: &Pixels, data: &DataSet) -> Vec<f32> {
-    if let Some(lut) = modality_lut(data) {
-        return pixels.samples.iter().map(|sample| f32::from(lut.get(sample))).collect();
+    if let Some(lut) = modality_lut(data).filter(|_| pixels.samples.pixel_type().bytes() <= 2) {
+        return pixels.samples.words().map(|sample| f32::from(lut.get(sample))).collect();
     }
     let (slope, intercept) =
         (real(data, SLOPE).unwrap_or(1.0), real(data, INTERCEPT).unwrap_or(0.0));
-    pixels.samples.iter().map(|sample| (f64::from(sample) * slope + intercept) as f32).collect()
+    pixels.samples.iter().map(|sample| (sample * slope + intercept) as f32).collect()
 }
 
 /// The modality LUT of an object.

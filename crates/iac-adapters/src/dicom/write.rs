@@ -30,6 +30,8 @@ pub(crate) enum PixelElement {
     Encapsulated(Bytes),
     /// Pieces as they were, the offset table first.
     Pieces(Vec<Bytes>),
+    /// A stream for each frame.
+    Frames(Vec<Bytes>),
 }
 
 /// A whole file.
@@ -159,12 +161,18 @@ fn write_pixels(out: &mut Vec<u8>, pixels: &PixelElement, encoding: Encoding) ->
             header(out, PIXEL_DATA, VR::OB, Length::UNDEFINED, encoding)?;
             // The offset table is empty: there is one frame.
             delimiter(out, 0xE000, 0);
-            let padded = stream.len().saturating_add(stream.len() % 2);
-            let length = u32::try_from(padded).ok().filter(|length| *length < u32::MAX);
+            write_fragment(out, stream)?;
+            delimiter(out, 0xE0DD, 0);
+            Ok(())
+        }
+        PixelElement::Frames(streams) => {
+            header(out, PIXEL_DATA, VR::OB, Length::UNDEFINED, encoding)?;
+            let table = offset_table(streams).unwrap_or_default();
+            let length = table.len().checked_mul(4).and_then(|length| u32::try_from(length).ok());
             delimiter(out, 0xE000, length.ok_or_else(|| too_long(PIXEL_DATA))?);
-            out.extend_from_slice(stream);
-            if stream.len() % 2 == 1 {
-                out.push(0);
+            out.extend(table.iter().flat_map(|offset| offset.to_le_bytes()));
+            for stream in streams {
+                write_fragment(out, stream)?;
             }
             delimiter(out, 0xE0DD, 0);
             Ok(())
@@ -180,6 +188,29 @@ fn write_pixels(out: &mut Vec<u8>, pixels: &PixelElement, encoding: Encoding) ->
             Ok(())
         }
     }
+}
+
+/// Where each frame begins; nothing where that needs more than 32 bits.
+fn offset_table(streams: &[Bytes]) -> Option<Vec<u32>> {
+    let mut position = 0_usize;
+    let mut table = Vec::with_capacity(streams.len());
+    for stream in streams {
+        table.push(u32::try_from(position).ok()?);
+        let padded = stream.len().checked_add(stream.len() % 2)?;
+        position = position.checked_add(padded)?.checked_add(8)?;
+    }
+    Some(table)
+}
+
+fn write_fragment(out: &mut Vec<u8>, stream: &[u8]) -> Result<()> {
+    let padded = stream.len().saturating_add(stream.len() % 2);
+    let length = u32::try_from(padded).ok().filter(|length| *length < u32::MAX);
+    delimiter(out, 0xE000, length.ok_or_else(|| too_long(PIXEL_DATA))?);
+    out.extend_from_slice(stream);
+    if stream.len() % 2 == 1 {
+        out.push(0);
+    }
+    Ok(())
 }
 
 fn delimiter(out: &mut Vec<u8>, element: u16, length: u32) {

@@ -1,5 +1,6 @@
 //! `iac dicom`: what is in packs of DICOM objects.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,6 +29,7 @@ use crate::progress::{Shown, Unit};
 #[command(after_help = "\
 Examples:
   iac dicom series patient.rad.iac
+  iac dicom frames patient.rad.iac --instance 3
   iac dicom export patient.rad.iac --dir out/ --transfer-syntax explicit
   iac dicom deid-check patient.rad.iac
   iac dicom volume patient.rad.iac --series 0 -o chest.nii.gz")]
@@ -39,6 +41,7 @@ pub(crate) struct DicomArgs {
 #[derive(Debug, Subcommand)]
 enum Action {
     Series(SeriesArgs),
+    Frames(super::dicom_frames::FramesArgs),
     Export(ExportArgs),
     DeidCheck(super::deid::CheckArgs),
     Volume(super::dicom_volume::VolumeArgs),
@@ -75,10 +78,12 @@ struct ExportArgs {
     /// The folder to write to; it is made if need be
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Rows: 3, or 3,9,4, or 10..20 (without 20); counted from 0 [default: all]
+    /// Rows: 3, or 3,9,4, or 10..20 (without 20); counted from 0. The row of a frame stands for its
+    /// whole object [default: all]
     #[arg(long, value_name = "ROWS", allow_hyphen_values = true)]
     rows: Option<RowSelection>,
-    /// How images are encoded: jxl, explicit, deflated, jpegls, j2k, htj2k, rle
+    /// How images are encoded: jxl, explicit, deflated, jpegls, j2k, htj2k, rle, source (the source's
+    /// own streams, where the pack keeps them)
     #[arg(long, value_name = "SYNTAX", default_value = "jxl", value_parser = syntax)]
     transfer_syntax: ExportSyntax,
     /// Decode every image that was encoded, and compare
@@ -99,6 +104,7 @@ fn syntax(text: &str) -> Result<ExportSyntax, String> {
 pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
     match &arguments.action {
         Action::Series(arguments) => series(arguments, common),
+        Action::Frames(arguments) => super::dicom_frames::run(arguments, common),
         Action::Export(arguments) => export(arguments, common),
         Action::DeidCheck(arguments) => super::deid::check(arguments, common),
         Action::Volume(arguments) => super::dicom_volume::run(arguments, common),
@@ -125,7 +131,7 @@ pub(super) fn render(
         Some(rows) => rows,
         None => {
             let mut with_images = Vec::new();
-            for row in 0..reader.instance_count() {
+            for row in 0..reader.row_count() {
                 if reader.has_pixels(row)? {
                     with_images.push(row);
                 }
@@ -245,9 +251,18 @@ fn export(arguments: &ExportArgs, common: &Common) -> Result<ExitCode> {
     let rows: Vec<u64> = match &arguments.rows {
         Some(rows) => {
             check_rows(pack.reader(), rows)?;
-            rows.iter().collect()
+            // An object is written once, whichever of its frames are named.
+            let mut objects = Vec::new();
+            let mut seen = HashSet::new();
+            for row in rows.iter() {
+                let instance = pack.instance_of(row)?;
+                if seen.insert(instance) {
+                    objects.push(pack.instance_rows(instance)?.start);
+                }
+            }
+            objects
         }
-        None => (0..pack.instance_count()).collect(),
+        None => pack.first_rows()?,
     };
     let options = ExportOptions::default()
         .with_syntax(arguments.transfer_syntax)

@@ -13,6 +13,8 @@ pub(crate) mod demo;
 #[cfg(feature = "dicom")]
 pub(crate) mod dicom;
 #[cfg(feature = "dicom")]
+mod dicom_frames;
+#[cfg(feature = "dicom")]
 mod dicom_volume;
 pub(crate) mod digest;
 pub(crate) mod extract;

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use iatrocache::WriteOptions;
 use iatrocache::adapters::dicom::{
-    DicomBuildReport, DicomInputs, DicomPackBuilder, OnBadInput, SkippedInput,
+    DicomBuildReport, DicomInputs, DicomPackBuilder, FrameCountReport, LossyOriginals, OnBadInput,
+    PayloadCodec, SchemaChoice, SkippedInput,
 };
 use serde_json::{Value, json};
 
@@ -37,13 +38,20 @@ Examples:
   iac pack dicom study/ -o patient.rad.iac --as-is
   iac pack dicom archive/ -o packs/ --by-patient
   iac pack dicom archive/ -o packs/ --by-patient --deidentify trial.toml
+  iac pack dicom study/ -o patient.rad.iac --schema 2 --payload zstd
+
+Schema 1 is what the reference packages read: one frame of 8 or 16 bits for each object. Objects with
+several frames, 1 or 32 bits or floating-point samples need schema 2, which has a record for each
+frame. There, images that come compressed with loss keep their own streams, unless --lossy says
+otherwise.
 
 With --keep-going and --as-is the exit code is 1 when inputs were left out. Messages and headers name no
 patient; packs of --by-patient are named after a hash of the identifier.
 
 With --json, one object for each pack: {\"path\",\"instances\",\"series\",\"images\",\"file_bytes\",
-\"diagnostics\",\"skipped\",\"kept\",\"duplicates\",\"malformed\",\"gaps\",\"short_acquisitions\"}, and
-with --deidentify \"deidentification\": {\"objects\",\"without_patient_id\",\"totals\",\"elements\",\"burned_in\"}.")]
+\"diagnostics\",\"skipped\",\"kept\",\"duplicates\",\"malformed\",\"gaps\",\"short_acquisitions\",\"schema\",
+\"frames\",\"frame_counts\"}, and with --deidentify \"deidentification\": {\"objects\",
+\"without_patient_id\",\"totals\",\"elements\",\"burned_in\"}.")]
 pub(crate) struct DicomArgs {
     /// Folders, files, zip archives
     #[arg(required = true)]
@@ -54,6 +62,16 @@ pub(crate) struct DicomArgs {
     /// How hard images are compressed, from 1 (fast) to 10 (small)
     #[arg(long, value_name = "E", default_value_t = 7, value_parser = clap::value_parser!(u8).range(1..=10))]
     effort: u8,
+    /// The schema: auto (1 unless an object needs 2), 1 or 2
+    #[arg(long, value_name = "SCHEMA", default_value = "auto", value_parser = schema)]
+    schema: SchemaChoice,
+    /// What frames are compressed with: jxl, htj2k, jpegls, zstd, none; all but jxl ask for schema 2
+    #[arg(long, value_name = "CODEC", default_value = "jxl", value_parser = payload)]
+    payload: PayloadCodec,
+    /// What becomes of images with loss in schema 2: keep, transcode (JPEG into JPEG XL and back byte
+    /// for byte), decode
+    #[arg(long, value_name = "HOW", default_value = "keep", value_parser = lossy)]
+    lossy: LossyOriginals,
     /// Decode every image again, and compare
     #[arg(long)]
     verify: bool,
@@ -74,6 +92,29 @@ pub(crate) struct DicomArgs {
     deid: deid::DeidArgs,
 }
 
+fn schema(text: &str) -> Result<SchemaChoice, String> {
+    match text {
+        "auto" => Ok(SchemaChoice::WhenNeeded),
+        "1" => Ok(SchemaChoice::One),
+        "2" => Ok(SchemaChoice::Two),
+        _ => Err("is none of auto, 1, 2".to_owned()),
+    }
+}
+
+fn payload(text: &str) -> Result<PayloadCodec, String> {
+    PayloadCodec::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = PayloadCodec::ALL.iter().map(|one| one.name()).collect();
+        format!("is none of {}", names.join(", "))
+    })
+}
+
+fn lossy(text: &str) -> Result<LossyOriginals, String> {
+    LossyOriginals::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = LossyOriginals::ALL.iter().map(|one| one.name()).collect();
+        format!("is none of {}", names.join(", "))
+    })
+}
+
 pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
     let policy = match (arguments.as_is, arguments.keep_going) {
         (true, _) => OnBadInput::Keep,
@@ -86,6 +127,9 @@ pub(crate) fn run(arguments: &DicomArgs, common: &Common) -> Result<ExitCode> {
         .effort(arguments.effort)
         .workers(common.workers)
         .verify(arguments.verify)
+        .schema(arguments.schema)
+        .payload(arguments.payload)
+        .originals(arguments.lossy)
         .on_bad_input(policy)
         .options(WriteOptions::new().overwrite(arguments.overwrite));
     let inputs = DicomInputs::find(&arguments.sources)?;
@@ -173,6 +217,17 @@ fn tell(out: &mut Out, report: &DicomBuildReport, path: &Path, common: &Common) 
     for (code, count) in &report.diagnostics {
         output::note(&format!("{code}: {}", human::count(*count)));
     }
+    if report.schema_version > 1 {
+        output::note(&format!(
+            "{} in schema {}, which the reference packages do not read",
+            human::counted(report.frames, "frame"),
+            report.schema_version
+        ));
+    }
+    for odd in report.frame_counts.iter().take(TOLD) {
+        output::note(&frame_count_text(odd));
+    }
+    rest(report.frame_counts.len());
     for gap in report.gaps.iter().take(TOLD) {
         output::note(&format!(
             "slices are missing between {:.2} mm (instance {}) and {:.2} mm (instance {}), where {:.2} mm are usual",
@@ -194,6 +249,19 @@ fn tell(out: &mut Out, report: &DicomBuildReport, path: &Path, common: &Common) 
     }
     rest(report.malformed.len());
     Ok(())
+}
+
+fn frame_count_text(odd: &FrameCountReport) -> String {
+    let mut text = format!("{}:", human_safe(&odd.input));
+    if let Some(found) = odd.found {
+        let stated = odd.stated.map_or_else(|| "no number of".to_owned(), |it| it.to_string());
+        text.push_str(&format!(" {stated} frames stated, {found} found"));
+    }
+    if let Some(groups) = odd.groups {
+        let comma = if odd.found.is_some() { "," } else { "" };
+        text.push_str(&format!("{comma} {groups} functional groups, not one for each frame"));
+    }
+    text
 }
 
 fn notes(skipped: &[SkippedInput]) {
@@ -271,6 +339,18 @@ fn to_json(report: &DicomBuildReport, path: &Path) -> Value {
         .iter()
         .map(|(code, count)| json!({"code": code, "count": count}))
         .collect();
+    let frame_counts: Vec<Value> = report
+        .frame_counts
+        .iter()
+        .map(|it| {
+            let mut told = json!({
+                "input": it.input,
+                "stated": it.stated,
+                "found": it.found,
+                "groups": it.groups,
+            })
+        })
+        .collect();
     let mut told = json!({
         "path": shown(path),
         "instances": report.instances,
@@ -284,6 +364,9 @@ fn to_json(report: &DicomBuildReport, path: &Path) -> Value {
         "malformed": malformed,
         "gaps": gaps,
         "short_acquisitions": short,
+        "schema": report.schema_version,
+        "frames": report.frames,
+        "frame_counts": frame_counts,
     });
     if let (Some(report), Some(members)) = (&report.deidentification, told.as_object_mut()) {
         members.insert("deidentification".to_owned(), report.to_json());

@@ -21,6 +21,9 @@ use crate::dicom::geometry::{
 };
 use crate::dicom::patient::Patients;
 use crate::dicom::prepare::{Aside, Prepared, Preparing, Row};
+use crate::dicom::schema2::build::FrameCountReport;
+use crate::dicom::schema2::prepare::{FrameSet, Preparing2};
+use crate::dicom::schema2::{self, SchemaChoice};
 use crate::dicom::spool::{Spool, Spooled};
 use crate::dicom::syntax::JXL_LOSSLESS;
 use crate::dicom::{DICOM_PATIENT, SCHEMA_VERSION, SOURCE_EXTENSION, tables};
@@ -37,15 +40,28 @@ pub(crate) struct Instance {
     /// Its number within its series, in the order of inputs.
     pub(crate) position: usize,
     /// Where its payload lies in the spool.
-    payload: Spooled,
-    aside: Option<StoredAside>,
+    pub(crate) payload: Spooled,
+    pub(crate) aside: Option<StoredAside>,
+    /// What schema 2 has instead of a payload.
+    pub(crate) frames: Option<FrameSet>,
 }
 
 /// What lies in the spool for an instance beside its payload.
-struct StoredAside {
-    member: &'static str,
-    place: Spooled,
-    crc32: u32,
+pub(crate) struct StoredAside {
+    pub(crate) member: &'static str,
+    pub(crate) place: Spooled,
+    pub(crate) crc32: u32,
+}
+
+impl StoredAside {
+    /// Says in its member where it lies.
+    pub(crate) fn say_where(&self, member: &mut Value, offset: u64) {
+        if let Value::Object(place) = member {
+            place.insert("offset".to_owned(), offset.into());
+            place.insert("length".to_owned(), self.place.len().into());
+            place.insert("crc32".to_owned(), self.crc32.into());
+        }
+    }
 }
 
 /// A series while objects come.
@@ -64,19 +80,20 @@ struct Seen {
 }
 
 /// Everything that the objects so far gave.
-pub(super) struct Collected {
-    path: PathBuf,
+pub(crate) struct Collected {
+    pub(crate) path: PathBuf,
     policy: OnBadInput,
-    spool: Spool,
-    series: BTreeMap<(String, String), Collecting>,
+    pub(crate) spool: Spool,
+    pub(crate) series: BTreeMap<(String, String), Collecting>,
     seen: HashMap<String, Seen>,
     patients: Patients,
-    counts: BTreeMap<&'static str, u64>,
-    skipped: Vec<SkippedInput>,
-    kept: Vec<SkippedInput>,
-    duplicates: Vec<String>,
-    malformed: Vec<MalformedInput>,
-    deid: DeidReport,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+    pub(crate) skipped: Vec<SkippedInput>,
+    pub(crate) kept: Vec<SkippedInput>,
+    pub(crate) duplicates: Vec<String>,
+    pub(crate) malformed: Vec<MalformedInput>,
+    pub(crate) frame_counts: Vec<FrameCountReport>,
+    pub(crate) deid: DeidReport,
 }
 
 impl Collected {
@@ -93,6 +110,7 @@ impl Collected {
             kept: Vec::new(),
             duplicates: Vec::new(),
             malformed: Vec::new(),
+            frame_counts: Vec::new(),
             deid: DeidReport::default(),
         })
     }
@@ -169,12 +187,17 @@ impl Collected {
             encoded,
             iac,
             image,
+            frames,
             series_description,
             digest,
             deid,
             ..
         } = prepared;
         self.deid.merge(deid.unwrap_or_default());
+        if let Some(report) = frames.as_ref().and_then(|set| FrameCountReport::of(&name, set)) {
+            report.codes().for_each(|code| self.count(code, 1));
+            self.frame_counts.push(report);
+        }
         for code in [INVALID_NUMBER, INVALID_LENGTH, INVALID_ELEMENT] {
             let found = encoded.malformed.iter().filter(|element| element.code == code).count();
             if found > 0 {
@@ -211,7 +234,8 @@ impl Collected {
         }
         let position = series.metadata.len();
         series.metadata.add(encoded, iac);
-        series.instances.push(Instance { sop_uid, row, place, position, payload, aside });
+        let instance = Instance { sop_uid, row, place, position, payload, aside, frames };
+        series.instances.push(instance);
         Ok(())
     }
 
@@ -254,6 +278,7 @@ impl Collected {
         mut self,
         builder: &DicomPackBuilder,
         metadata: &Codec,
+        second: &Preparing2,
     ) -> Result<DicomBuildReport> {
         if self.series.is_empty() {
             return Err(AdapterError::usage(if self.skipped.is_empty() {
@@ -274,6 +299,10 @@ impl Collected {
             });
         }
         let (gaps, short) = self.diagnose();
+        let mut instances = self.series.values().flat_map(|series| &series.instances);
+        if second.schema == SchemaChoice::Two || instances.any(|one| one.frames.is_some()) {
+            return schema2::build::finish(self, builder, metadata, second, (gaps, short));
+        }
         let codec_error = |source| codec_error(&self.path, source);
         let mut templates = Vec::with_capacity(self.series.len());
         let mut metadata_length = 0_u64;
@@ -329,6 +358,9 @@ impl Collected {
             malformed: self.malformed,
             gaps,
             short_acquisitions: short,
+            schema_version: SCHEMA_VERSION,
+            frames: images,
+            frame_counts: self.frame_counts,
             deidentification: builder.deidentifier.is_some().then_some(self.deid),
         })
     }
@@ -354,6 +386,18 @@ impl Collected {
         put("checksum", "crc32".into());
         put("record_unit", "dicom_instance".into());
         put("created_by", concat!("iatrocache ", env!("CARGO_PKG_VERSION")).into());
+        self.put_common(builder, extended, &mut header);
+        header
+    }
+
+    /// What headers of both schemas say of the build.
+    pub(crate) fn put_common(
+        &self,
+        builder: &DicomPackBuilder,
+        extended: bool,
+        header: &mut Map<String, Value>,
+    ) {
+        let mut put = |name: &str, value: Value| header.insert(name.to_owned(), value);
         if !self.counts.is_empty() {
             let errors: Vec<Value> = self
                 .counts
@@ -370,7 +414,6 @@ impl Collected {
         if !extensions.is_empty() {
             put(EXTENSIONS_MEMBER, json!(extensions));
         }
-        header
     }
 }
 
@@ -387,11 +430,7 @@ fn place_asides(series: &mut BTreeMap<(String, String), Collecting>, start: u64)
             if let Some(aside) = &instance.aside {
                 let length = aside.place.len();
                 let place = iac.entry(aside.member).or_insert_with(|| json!({}));
-                if let Value::Object(place) = place {
-                    place.insert("offset".to_owned(), offset.into());
-                    place.insert("length".to_owned(), length.into());
-                    place.insert("crc32".to_owned(), aside.crc32.into());
-                }
+                aside.say_where(place, offset);
                 offset = offset.saturating_add(length);
             }
             extended |= !iac.is_empty();

@@ -164,6 +164,14 @@ impl Deidentifier {
         pixels::clear(imported)
     }
 
+    /// The same for a frame of schema 2.
+    pub(crate) fn clear_frame(
+        form: &super::schema2::form::FrameForm,
+        imported: &mut super::schema2::form::ImportedFrame,
+    ) -> Result<()> {
+        pixels::clear_frame(form, imported)
+    }
+
     /// The UID of an object that has none, of which a hash of its file was made up: who has the
     /// file could make that up as well.
     pub(crate) fn uid_of_nameless(&self, made_up: &str) -> String {

@@ -14,6 +14,8 @@ use super::{DicomPackReader, Series, codec_error};
 use crate::dicom::attributes::Attributes;
 use crate::dicom::document::Document;
 use crate::dicom::object::DataSet;
+use crate::dicom::prepare::BITS_MEMBER;
+use crate::dicom::schema2::Rest;
 use crate::error::{AdapterError, Result};
 
 impl DicomPackReader {
@@ -69,6 +71,9 @@ impl DicomPackReader {
 
     pub(crate) fn delta_bytes(&self, row: u64) -> Result<Vec<u8>> {
         self.check_row(row)?;
+        if self.is_second() {
+            return self.second_delta_bytes(row);
+        }
         let batches = match self.shared.deltas.get() {
             Some(batches) => batches,
             None => {
@@ -109,7 +114,12 @@ impl DicomPackReader {
         Err(self.schema_row(row, "dicom_delta", "no bytes"))
     }
 
-    pub(crate) fn delta(&self, row: u64) -> Result<Document> {
+    pub(crate) fn delta(&self, row: u64) -> Result<Arc<Document>> {
+        self.check_row(row)?;
+        if self.is_second() { self.second_delta(row) } else { self.parse_delta(row).map(Arc::new) }
+    }
+
+    pub(crate) fn parse_delta(&self, row: u64) -> Result<Document> {
         let stored = self.delta_bytes(row)?;
         Document::read(&stored, &self.shared.codec, self.max_document_bytes)
             .map_err(|fault| self.fault(row, fault))
@@ -141,7 +151,8 @@ impl DicomPackReader {
     /// [`AdapterError::Source`] when a document is damaged.
     pub fn attributes(&self, row: u64) -> Result<Attributes> {
         let delta = self.delta(row)?;
-        Ok(Attributes { template: self.template(row)?, delta })
+        let rest = self.is_second().then(|| Rest { reader: self.clone() });
+        Ok(Attributes { template: self.template(row)?, delta, rest })
     }
 
     /// The data set of one instance, restored from its metadata; without pixel data.
@@ -163,19 +174,27 @@ impl DicomPackReader {
         attributes: &Attributes,
         member: &str,
     ) -> Result<Option<Vec<u8>>> {
-        let Some(kept) = attributes.delta.iac.get(member) else {
-            return Ok(None);
-        };
-        let number = |name: &str| kept.get(name).and_then(Value::as_u64);
-        let (Some(offset), Some(length)) = (number("offset"), number("length")) else {
-            return Err(self.schema_row(
-                row,
-                "dicom_delta",
-                format!("its {member} have no span in the data segment"),
-            ));
+        let (offset, length, crc32) = if self.is_second() && member == BITS_MEMBER {
+            match self.extra_span(row)? {
+                None => return Ok(None),
+                Some((offset, length, crc32)) => (offset, length, Some(u64::from(crc32))),
+            }
+        } else {
+            let Some(kept) = attributes.delta.iac.get(member) else {
+                return Ok(None);
+            };
+            let number = |name: &str| kept.get(name).and_then(Value::as_u64);
+            let (Some(offset), Some(length)) = (number("offset"), number("length")) else {
+                return Err(self.schema_row(
+                    row,
+                    "dicom_delta",
+                    format!("its {member} have no span in the data segment"),
+                ));
+            };
+            (offset, length, number("crc32"))
         };
         let stored = self.reader().read_data_span(offset, length)?;
-        if let Some(expected) = number("crc32")
+        if let Some(expected) = crc32
             && u64::from(crc32fast::hash(&stored)) != expected
         {
             return Err(self.schema_row(

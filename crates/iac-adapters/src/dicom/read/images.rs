@@ -53,7 +53,7 @@ impl DicomPackReader {
         })
     }
 
-    fn image_form(&self, row: u64) -> Result<(ImageShape, PixelType)> {
+    pub(crate) fn image_form(&self, row: u64) -> Result<(ImageShape, PixelType)> {
         let Some(pixel_type) = self.pixel_type(row)? else {
             return Err(AdapterError::usage(format!(
                 "row {row} of {} has no pixel data",
@@ -71,6 +71,9 @@ impl DicomPackReader {
     /// [`AdapterError::Read`] when its payload is damaged; [`AdapterError::Schema`] when it holds
     /// an image of another shape or type than the table says.
     pub fn read_pixels(&self, row: u64) -> Result<Pixels> {
+        if self.is_second() {
+            return self.read_frame_row(row);
+        }
         let (shape, pixel_type) = self.image_form(row)?;
         let image = self.records.read_image(row)?;
         if image.shape() != shape {
@@ -107,7 +110,25 @@ impl DicomPackReader {
         let Some(first) = rows.first() else {
             return Err(AdapterError::usage("no rows were asked for"));
         };
-        let (shape, pixel_type) = self.image_form(*first)?;
+        if self.is_second() {
+            return self.read_batch_of_rows(rows);
+        }
+        let (shape, pixel_type) = self.common_form(*first, rows)?;
+        let count = rows.len().checked_mul(shape.samples());
+        let count =
+            count.ok_or_else(|| AdapterError::usage("the images do not fit into memory"))?;
+        let sample_type = if pixel_type.bytes() == 1 { SampleType::U8 } else { SampleType::U16 };
+        let mut samples = Samples::zeroed(sample_type, count)
+            .map_err(|source| codec_error(self.reader(), None, source))?;
+        self.records.read_image_batch_into(rows, shape, samples.as_mut())?;
+        let samples = PixelSamples::from_unsigned(pixel_type, samples)
+            .ok_or_else(|| AdapterError::usage("the images cannot be read together"))?;
+        Ok(PixelBatch { shape, count: rows.len(), samples })
+    }
+
+    /// Shape and type that the images of all rows have.
+    pub(crate) fn common_form(&self, first: u64, rows: &[u64]) -> Result<(ImageShape, PixelType)> {
+        let (shape, pixel_type) = self.image_form(first)?;
         for row in rows {
             let other = self.image_form(*row)?;
             if other != (shape, pixel_type) {
@@ -120,16 +141,7 @@ impl DicomPackReader {
                 )));
             }
         }
-        let count = rows.len().checked_mul(shape.samples());
-        let count =
-            count.ok_or_else(|| AdapterError::usage("the images do not fit into memory"))?;
-        let sample_type = if pixel_type.bytes() == 1 { SampleType::U8 } else { SampleType::U16 };
-        let mut samples = Samples::zeroed(sample_type, count)
-            .map_err(|source| codec_error(self.reader(), None, source))?;
-        self.records.read_image_batch_into(rows, shape, samples.as_mut())?;
-        let samples = PixelSamples::from_unsigned(pixel_type, samples)
-            .ok_or_else(|| AdapterError::usage("the images cannot be read together"))?;
-        Ok(PixelBatch { shape, count: rows.len(), samples })
+        Ok((shape, pixel_type))
     }
 
     /// Reads images of one shape into memory of the caller's: unsigned samples of the stored width,
@@ -147,6 +159,9 @@ impl DicomPackReader {
         let Some(first) = rows.first() else {
             return Ok(());
         };
+        if self.is_second() {
+            return self.read_unsigned_rows(rows, out);
+        }
         let shape = self.shape(*first)?;
         for row in rows {
             self.image_form(*row)?;

@@ -1,6 +1,8 @@
 //! Volumes of patient packs.
 
+use bytemuck::cast_slice_mut;
 use iac_codec::SamplesMut;
+use iac_format::ErrorKind;
 use iac_ops::Progress;
 
 use super::array::Volume;
@@ -11,7 +13,7 @@ use super::slice::{Form, Found, Slice, slices_of};
 use super::stack::VolumeStack;
 use super::words::{VoxelType, WordsMut};
 use crate::dicom::read::{DicomPackReader, Series};
-use crate::dicom::samples::PixelType;
+use crate::dicom::samples::{PixelSamplesMut, PixelType};
 use crate::error::{AdapterError, Result};
 
 fn voxel_type(pixel_type: PixelType) -> VoxelType {
@@ -20,6 +22,10 @@ fn voxel_type(pixel_type: PixelType) -> VoxelType {
         PixelType::I8 => VoxelType::I8,
         PixelType::U16 => VoxelType::U16,
         PixelType::I16 => VoxelType::I16,
+        PixelType::U32 => VoxelType::U32,
+        PixelType::I32 => VoxelType::I32,
+        PixelType::F32 => VoxelType::F32,
+        PixelType::F64 => VoxelType::F64,
     }
 }
 
@@ -65,11 +71,17 @@ impl DicomPackReader {
             let Some(pixel_type) = self.pixel_type(row)? else {
                 continue;
             };
+            // The first frame's row tells of all frames of its object.
+            if self.frame_of(row)? != 0 {
+                continue;
+            }
             let shape = self.shape(row)?;
+            let frames = self.frame_count(self.instance_of(row)?)?;
             let form = Form {
                 row,
-                // Instances of schema 1 have one frame each.
-                frames: 1,
+                frames: u32::try_from(frames).map_err(|_| {
+                    self.schema_row(row, "frame_idx", format!("{frames} frames are too many"))
+                })?,
                 row_per_frame: true,
                 size: [shape.height(), shape.width()],
                 samples: shape.channels(),
@@ -143,19 +155,33 @@ impl Frames for DicomPackReader {
             return Ok(());
         };
         let rows = self.rows_of_slices(slices)?;
-        let shape = self.shape(first.row)?;
-        let samples = match out {
-            WordsMut::W8(words) => SamplesMut::U8(words),
-            WordsMut::W16(words) => SamplesMut::U16(words),
-            WordsMut::W32(_) | WordsMut::W64(_) => {
-                return Err(refused_slice(
-                    Frames::path(self),
-                    first,
-                    iac_format::ErrorKind::Unsupported,
-                    "images of this pack have 8 or 16 bits",
-                ));
-            }
+        if !self.is_second() {
+            let shape = self.shape(first.row)?;
+            let samples = match out {
+                WordsMut::W8(words) => SamplesMut::U8(words),
+                WordsMut::W16(words) => SamplesMut::U16(words),
+                WordsMut::W32(_) | WordsMut::W64(_) => {
+                    return Err(refused_slice(
+                        Frames::path(self),
+                        first,
+                        ErrorKind::Unsupported,
+                        "images of schema 1 have 8 or 16 bits",
+                    ));
+                }
+            };
+            return Ok(self.records().read_image_batch_into(&rows, shape, samples)?);
+        }
+        // Words are bits: what the samples are is known to whom they are read for.
+        let samples = match (out, first.voxel_type) {
+            (WordsMut::W8(words), VoxelType::I8) => PixelSamplesMut::I8(cast_slice_mut(words)),
+            (WordsMut::W8(words), _) => PixelSamplesMut::U8(words),
+            (WordsMut::W16(words), VoxelType::I16) => PixelSamplesMut::I16(cast_slice_mut(words)),
+            (WordsMut::W16(words), _) => PixelSamplesMut::U16(words),
+            (WordsMut::W32(words), VoxelType::I32) => PixelSamplesMut::I32(cast_slice_mut(words)),
+            (WordsMut::W32(words), VoxelType::F32) => PixelSamplesMut::F32(cast_slice_mut(words)),
+            (WordsMut::W32(words), _) => PixelSamplesMut::U32(words),
+            (WordsMut::W64(words), _) => PixelSamplesMut::F64(cast_slice_mut(words)),
         };
-        Ok(self.records().read_image_batch_into(&rows, shape, samples)?)
+        self.read_rows_into(&rows, samples)
     }
 }

@@ -3,6 +3,8 @@
 mod elements;
 mod shapes;
 
+use std::sync::Arc;
+
 use dicom_core::{Tag, VR};
 use iac_format::TableKind;
 use serde_json::{Map, Value};
@@ -282,9 +284,10 @@ impl Checking {
             let known = ["dataset", "file_meta", "preamble"];
             let template = pack.read_template(series);
             // A delta hides what its template says, but it is there.
+            let bulk = |name: &str| pack.bulk_value(name);
             let Ok((template, data, meta)) = template.map(|template| {
-                let data = restore::data_set(&template.dataset, &nothing);
-                let meta = restore::data_set(&template.file_meta, &nothing);
+                let data = restore::data_set(&template.dataset, &nothing, &bulk);
+                let meta = restore::data_set(&template.file_meta, &nothing, &bulk);
                 (template, data, meta)
             }) else {
                 self.tell(place, "document");
@@ -374,7 +377,12 @@ impl Checking {
     fn restored(&mut self, attributes: &Attributes) {
         let plain = Attributes {
             template: attributes.template.clone(),
-            delta: Document { errors: Vec::new(), iac: Map::new(), ..attributes.delta.clone() },
+            rest: attributes.rest.clone(),
+            delta: Arc::new(Document {
+                errors: Vec::new(),
+                iac: Map::new(),
+                ..Document::clone(&attributes.delta)
+            }),
         };
         let whole =
             !attributes.delta.errors.is_empty() || attributes.delta.iac.contains_key("text");
