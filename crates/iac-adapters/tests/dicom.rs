@@ -23,6 +23,10 @@ mod corpus;
 mod deid;
 #[path = "dicom/deid_tampered.rs"]
 mod deid_tampered;
+#[path = "dicom/frame_speed.rs"]
+mod frame_speed;
+#[path = "dicom/frames.rs"]
+mod frames;
 #[path = "dicom/goldens.rs"]
 mod goldens;
 #[path = "dicom/handmade.rs"]

@@ -90,11 +90,12 @@ fn bad_inputs_stop_the_work_or_are_listed() {
     let pack = folder.path().join("a.rad.iac");
     let bad = source("reject_multiframe");
     let good = source("ct_series");
-    let stopped = iac!["pack", "dicom", &good, &bad, "-o", &pack].ended_with(4);
+    let stopped = iac!["pack", "dicom", &good, &bad, "-o", &pack, "--schema", "1"].ended_with(4);
     assert!(stopped.err.contains("it has 2 frames"), "{}", stopped.err);
     assert!(!pack.exists());
     let listed =
-        iac!["pack", "dicom", &good, &bad, "-o", &pack, "--keep-going", "--json"].ended_with(1);
+        iac!["pack", "dicom", &good, &bad, "-o", &pack, "--schema", "1", "--keep-going", "--json"]
+            .ended_with(1);
     let told = listed.json();
     assert_eq!(told["instances"], 5);
     assert_eq!(told["skipped"][0]["kind"], "unsupported");
@@ -240,4 +241,61 @@ fn salvaged_packs_keep_what_their_objects_share() {
     iac!["dicom", "export", &saved, "--dir", &out, arguments[0], arguments[1]].succeeded();
     let files = std::fs::read_dir(&out).unwrap().count();
     assert_eq!(u64::try_from(files).unwrap(), count - 1);
+}
+
+#[test]
+fn frames_are_packed_listed_and_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let pack = folder.path().join("a.rad.iac");
+    let source = source("reject_multiframe");
+    let made = iac!["pack", "dicom", &source, "-o", &pack, "--payload", "zstd", "--json"]
+        .succeeded()
+        .json();
+    assert_eq!((&made["schema"], &made["frames"]), (&2.into(), &2.into()));
+    assert_eq!(made["instances"], 1);
+    let objects = iac!["dicom", "frames", &pack, "--json"].succeeded().json_lines();
+    assert_eq!(objects.len(), 1);
+    assert_eq!((&objects[0]["frames"], &objects[0]["codec"]), (&2.into(), &"zstd-delta".into()));
+    let frames =
+        iac!["dicom", "frames", &pack, "--instance", "0", "--json"].succeeded().json_lines();
+    assert_eq!(frames.len(), 2);
+    assert_eq!(frames[1]["row"], 1);
+    assert!(iac!["dicom", "frames", &pack].succeeded().text().contains("2 frames of"));
+    iac!["dicom", "frames", &pack, "--instance", "1"].ended_with(2);
+    iac!["verify", &pack, "--full", "--strict"].succeeded();
+    iac!["validate", "--input", &pack].succeeded();
+    let dir = folder.path().join("out");
+    let files = iac![
+        "dicom",
+        "export",
+        &pack,
+        "--dir",
+        &dir,
+        "--rows",
+        "0..2",
+        "--transfer-syntax",
+        "rle",
+        "--json"
+    ]
+    .succeeded()
+    .json_lines();
+    assert_eq!(files[1]["summary"]["files"], 1);
+    let again = folder.path().join("b.rad.iac");
+    iac!["pack", "dicom", &dir, "-o", &again, "--payload", "none"].succeeded();
+    for wrong in [["--payload", "gif"], ["--schema", "3"], ["--lossy", "x"]] {
+        iac!["pack", "dicom", &source, "-o", &again, wrong[0], wrong[1]].ended_with(2);
+    }
+    iac![
+        "pack",
+        "dicom",
+        &source,
+        "-o",
+        &again,
+        "--schema",
+        "1",
+        "--payload",
+        "zstd",
+        "--overwrite"
+    ]
+    .ended_with(2);
 }
