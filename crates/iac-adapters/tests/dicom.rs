@@ -21,6 +21,8 @@ mod build;
 mod corpus;
 #[path = "dicom/deid.rs"]
 mod deid;
+#[path = "dicom/deid_frames.rs"]
+mod deid_frames;
 #[path = "dicom/deid_tampered.rs"]
 mod deid_tampered;
 #[path = "dicom/frame_speed.rs"]

@@ -200,16 +200,27 @@ fn pixel_data_that_cannot_be_used_is_stored_as_it_is_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let pack = folder.path().join("a.rad.iac");
     let sources = [source("ct_series"), source("reject_multiframe")];
-    let made = iac!["pack", "dicom", &sources[0], &sources[1], "-o", &pack, "--as-is", "--json"]
-        .succeeded()
-        .json();
+    let made = iac![
+        "pack",
+        "dicom",
+        &sources[0],
+        &sources[1],
+        "-o",
+        &pack,
+        "--as-is",
+        "--schema",
+        "1",
+        "--json"
+    ]
+    .succeeded()
+    .json();
     assert_eq!((&made["instances"], &made["images"]), (&6.into(), &5.into()));
     assert!(made["kept"][0]["reason"].as_str().unwrap().contains("2 frames"));
     iac!["verify", &pack, "--full"].succeeded();
     let out = folder.path().join("out");
     iac!["dicom", "export", &pack, "--dir", &out, "--transfer-syntax", "deflated"].succeeded();
     let again = folder.path().join("b.rad.iac");
-    iac!["pack", "dicom", &out, "-o", &again, "--as-is"].succeeded();
+    iac!["pack", "dicom", &out, "-o", &again, "--as-is", "--schema", "1"].succeeded();
     let told = |pack: &Path| iac!["stats", pack, "--json"].succeeded().json()["objects"].clone();
     assert_eq!(told(&pack)["sizes"], told(&again)["sizes"]);
 }

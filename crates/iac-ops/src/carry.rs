@@ -53,6 +53,26 @@ pub(crate) fn check_carried(pack: &PackReader) -> Result<PackKind> {
     Ok(kind)
 }
 
+/// Whether rows state the codec of their records each, instead of the header: only a reader of
+/// their schema decodes them.
+pub(crate) fn has_own_codecs(pack: &PackReader) -> Result<bool> {
+    let stated = pack.header().get("codec").is_some();
+    let fields = pack.index_table()?.schema().fields();
+    Ok(!stated && fields.iter().any(|field| field.name() == "codec"))
+}
+
+/// Refuses packs whose rows state a codec each.
+pub(crate) fn check_one_codec(pack: &PackReader) -> Result<()> {
+    if !has_own_codecs(pack)? {
+        return Ok(());
+    }
+    Err(OpsError::usage(format!(
+        "{}: each row of a pack of type {} has a codec of its own, which only the tools for this type read",
+        pack.path(),
+        pack.header().payload_type().unwrap_or("without a name")
+    )))
+}
+
 /// The header's members for a pack with other rows.
 pub(crate) fn carried_header(pack: &PackReader) -> Map<String, Value> {
     let mut members = pack.header().members().clone();

@@ -11,6 +11,7 @@ use iac_format::{FixedShape, FormatError, TableKind};
 use iac_reader::{FixedRecordPack, PackKind, PackReader, RecordOptions, VariableRecordPack};
 use serde::Serialize;
 
+use crate::carry::check_one_codec;
 use crate::error::{OpsError, Result};
 use crate::no_record::NoRecord;
 use crate::ordered::{Bounds, for_each_ordered};
@@ -301,6 +302,7 @@ pub fn decode(
     on_record: &mut dyn FnMut(Decoded) -> Result<()>,
 ) -> Result<DecodeSummary> {
     let rows = selected_rows(pack, rows)?;
+    check_one_codec(pack)?;
     let decoder = Decoder::with_options(pack, options.for_codec())?;
     let (rows, without_record) = NoRecord::of(pack)?.split(pack, rows)?;
     let task = Task::begin(progress, "decoding", Some(rows.len()));

@@ -4,6 +4,7 @@ use iac_format::ErrorKind;
 use iac_reader::{PackKind, PackReader};
 use serde::Serialize;
 
+use crate::carry::has_own_codecs;
 use crate::decode::{
     DecodeOptions, DecodedKind, Decoder, byte_count, no_records, selected_rows, stored_bytes,
 };
@@ -117,6 +118,7 @@ pub fn digest(
     let decoder = Decoder::with_options(&unchecked, options.for_codec())
         .map_err(|error| DigestError::of(&error));
     let absent = NoRecord::of(pack)?;
+    let has_own_codecs = has_own_codecs(pack)?;
     let task = Task::begin(progress, "digesting", Some(rows.len()));
     let bounds = Bounds { workers: options.workers, cost: options.memory };
     let mut summary = DigestSummary::default();
@@ -128,7 +130,10 @@ pub fn digest(
             let stored = stored_bytes(pack, *row);
             decoder.as_ref().map_or(stored, |decoder| decoder.cost(*row, stored))
         },
-        |row| Ok(digest_row(&unchecked, &decoder, &absent, row)),
+        |row| {
+            let decoder = (!has_own_codecs).then_some(&decoder);
+            Ok(digest_row(&unchecked, decoder, &absent, row))
+        },
         |row| {
             summary.rows = summary.rows.saturating_add(1);
             if let Some(error) = &row.error {
@@ -150,7 +155,7 @@ impl DigestError {
 
 fn digest_row(
     pack: &PackReader,
-    decoder: &std::result::Result<Decoder, DigestError>,
+    decoder: Option<&std::result::Result<Decoder, DigestError>>,
     absent: &NoRecord,
     row: u64,
 ) -> RowDigest {
@@ -188,9 +193,10 @@ fn digest_row(
             return digest;
         }
     }
-    if absent.contains(pack, row) {
+    // Where each row has a codec of its own, only what is stored can be told.
+    let Some(decoder) = decoder.filter(|_| !absent.contains(pack, row)) else {
         return digest;
-    }
+    };
     let decoded = match decoder {
         Ok(decoder) => decoder.decode_stored(row, stored).map_err(|error| DigestError::of(&error)),
         Err(error) => Err(error.clone()),

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use tempfile::TempPath;
 
+use crate::carry::check_one_codec;
 use crate::decode::{Decoder, byte_count, selected_rows, stored_bytes};
 use crate::error::{OpsError, Result};
 use crate::expansion::check_expansion;
@@ -156,6 +157,7 @@ pub fn extract(
     on_file: &mut dyn FnMut(Extracted) -> Result<()>,
 ) -> Result<ExtractSummary> {
     let rows = selected_rows(pack, rows)?;
+    check_one_codec(pack)?;
     let decoder = Decoder::new(pack, options.limits)?;
     let (rows, without_record) = NoRecord::of(pack)?.split(pack, rows)?;
     if !options.allow_expansion {

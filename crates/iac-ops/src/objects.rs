@@ -10,7 +10,7 @@ use crate::error::Result;
 
 /// What a pack of medical objects holds. Counts only: what identifies a patient is no part of it.
 ///
-/// As JSON: `{"studies","series","instances","images","modalities":[{"value","count"}],
+/// As JSON: `{"studies","series","instances","images","frames","modalities":[{"value","count"}],
 /// "transfer_syntaxes","bits_stored","sizes"}`, where the last three count instances, modalities
 /// series, and sizes and bits those of images alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -24,6 +24,8 @@ pub struct Objects {
     pub instances: u64,
     /// Instances with an image.
     pub images: u64,
+    /// Frames of all images.
+    pub frames: u64,
     /// Series by modality.
     pub modalities: Vec<Tally>,
     /// Instances by the transfer syntax of their sources.
@@ -57,9 +59,7 @@ pub(crate) fn objects(pack: &PackReader) -> Result<Option<Objects>> {
     let mut found = Objects {
         studies: length(studies.iter().collect::<HashSet<_>>().len()),
         series: slides.num_rows(),
-        instances: index.num_rows(),
         modalities: tally(text_of(slides, "modality")?.unwrap_or_default()),
-        transfer_syntaxes: tally(text_of(index, "source_transfer_syntax")?.unwrap_or_default()),
         ..Objects::default()
     };
     let (rows, columns) = (numbers_of(index, "rows")?, numbers_of(index, "columns")?);
@@ -68,25 +68,38 @@ pub(crate) fn objects(pack: &PackReader) -> Result<Option<Objects>> {
     let types = text_of(index, "pixel_dtype")?;
     let (mut sizes, mut stored) = (Vec::new(), Vec::new());
     let mut decoded = Some(0_u64);
+    let mut syntaxes = Vec::new();
+    let sources = text_of(index, "source_transfer_syntax")?;
+    // Where each frame has a row, its object is counted with the first one.
+    let frames = numbers_of(index, "frame_idx")?;
     for row in 0..usize::try_from(index.num_rows()).unwrap_or(usize::MAX) {
         let number = |column: &Option<Vec<Option<i128>>>| {
             column.as_ref().and_then(|column| column.get(row).copied().flatten())
         };
+        let is_first = number(&frames).is_none_or(|frame| frame == 0);
+        if is_first {
+            found.instances = found.instances.saturating_add(1);
+            syntaxes.extend(sources.as_ref().and_then(|sources| sources.get(row)).cloned());
+        }
         let name = types.as_ref().and_then(|types| types.get(row)).map_or("", String::as_str);
         // An instance without an image has no type of samples.
         if name.is_empty() {
             continue;
         }
-        found.images = found.images.saturating_add(1);
+        found.frames = found.frames.saturating_add(1);
+        if is_first {
+            found.images = found.images.saturating_add(1);
+            stored.extend(number(&bits).map(|bits| bits.to_string()));
+        }
         if let (Some(rows), Some(columns)) = (number(&rows), number(&columns)) {
-            sizes.push(format!("{columns} x {rows}"));
+            if is_first {
+                sizes.push(format!("{columns} x {rows}"));
+            }
             let bytes = bytes_of(name, rows, columns, number(&channels).unwrap_or(1));
             decoded = decoded.zip(bytes).and_then(|(sum, bytes)| sum.checked_add(bytes));
         }
-        if let Some(bits) = number(&bits) {
-            stored.push(bits.to_string());
-        }
     }
+    found.transfer_syntaxes = tally(syntaxes);
     found.sizes = tally(sizes);
     found.bits_stored = tally(stored);
     found.decoded_bytes = decoded.filter(|bytes| *bytes > 0);
@@ -98,6 +111,8 @@ fn bytes_of(dtype: &str, rows: i128, columns: i128, channels: i128) -> Option<u6
     let width = match dtype {
         "uint8" | "int8" => 1,
         "uint16" | "int16" => 2,
+        "uint32" | "int32" | "float32" => 4,
+        "float64" => 8,
         _ => return None,
     };
     let samples = rows.checked_mul(columns)?.checked_mul(channels)?;

@@ -10,7 +10,7 @@ use iac_reader::PackReader;
 use iac_writer::{Table, VariablePackBuilder, WriteError, WriteOptions, WriteSummary};
 use serde_json::{Map, Value};
 
-use crate::carry::check_carried;
+use crate::carry::{check_carried, check_one_codec};
 use crate::decode::{Decoder, byte_count, no_records, of_image, stored_bytes};
 use crate::error::{OpsError, Result};
 use crate::no_record::NoRecord;
@@ -115,6 +115,7 @@ pub fn recode(
     if !options.write.overwrite && out.exists() {
         return Err(OpsError::Write(WriteError::Exists { path: out.to_owned() }));
     }
+    check_one_codec(pack)?;
     if options.transcode {
         let transcoder = Transcoder::new(pack, options)?;
         check_carried(pack)?;

@@ -33,13 +33,18 @@ impl Shared {
         if bytes > data {
             return Ok(None);
         }
-        let mut end = bytes;
+        let (mut end, mut start) = (bytes, None);
         for row in 0..pack.num_records()? {
             // What is wrong with a span is told when the record is read.
             if let Ok(span) = pack.span(row) {
                 end = end.max(span.offset.saturating_add(span.length));
+                if span.length > 0 {
+                    start = Some(start.map_or(span.offset, |start: u64| start.min(span.offset)));
+                }
             }
         }
+        // What lies between the metadata that the header states and the first record belongs to it.
+        let bytes = start.unwrap_or(bytes).max(bytes);
         Ok(Some(Self { bytes, tail: (end, data) }))
     }
 

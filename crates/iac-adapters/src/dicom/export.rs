@@ -1,8 +1,6 @@
 //! DICOM files from packs.
 
 use std::collections::HashSet;
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +17,7 @@ use super::object::{DataSet, Element};
 use super::ordered::for_each_ordered;
 use super::pixels::{BITS_STORED, HIGH_BIT, PHOTOMETRIC, PLANAR, of_codec};
 use super::prepare::BITS_MEMBER;
+use super::publish::publish;
 use super::read::DicomPackReader;
 use super::rle;
 use super::samples::{PixelSamples, Pixels};
@@ -26,7 +25,7 @@ use super::schema2;
 use super::syntax;
 use super::write::{self, PixelElement};
 use crate::columns::text_column;
-use crate::error::{AdapterError, Result};
+use crate::error::Result;
 use crate::task::{Task, check_cancelled};
 
 /// How the image of an exported file is encoded.
@@ -147,7 +146,7 @@ impl DicomPackReader {
     /// # Errors
     ///
     /// As [`attributes`](Self::attributes) and [`read_pixels`](Self::read_pixels);
-    /// [`AdapterError::Codec`] or [`AdapterError::Source`] when the image cannot be encoded.
+    /// [`AdapterError::Codec`](crate::AdapterError::Codec) or [`AdapterError::Source`](crate::AdapterError::Source) when the image cannot be encoded.
     pub fn export(&self, row: u64, options: &ExportOptions) -> Result<Vec<u8>> {
         if self.is_second() {
             return schema2::export::export(self, row, options);
@@ -180,12 +179,13 @@ impl DicomPackReader {
             .map_err(|fault| self.fault(row, fault))
     }
 
-    /// Writes one object to a file; folders on the way are made.
+    /// Writes one object to a file, which appears as a whole or not at all; folders on the way are
+    /// made.
     ///
     /// # Errors
     ///
-    /// As [`export`](Self::export); [`AdapterError::Write`] when the file exists already and is not
-    /// to be replaced; [`AdapterError::Io`] when it cannot be written.
+    /// As [`export`](Self::export); [`AdapterError::Write`](crate::AdapterError::Write) when the file exists already and is not
+    /// to be replaced; [`AdapterError::Io`](crate::AdapterError::Io) when it cannot be written.
     pub fn export_to(
         &self,
         row: u64,
@@ -194,22 +194,7 @@ impl DicomPackReader {
     ) -> Result<()> {
         let path = path.as_ref();
         let file = self.export(row, options)?;
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)
-                .map_err(AdapterError::io(folder, "cannot make the folder"))?;
-        }
-        let mut open = OpenOptions::new();
-        open.write(true).create(true).truncate(true);
-        if !options.overwrite {
-            open.create_new(true);
-        }
-        let mut out = open.open(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                AdapterError::from(iac_writer::WriteError::Exists { path: path.to_owned() })
-            }
-            _ => AdapterError::io(path, "cannot be created")(error),
-        })?;
-        out.write_all(&file).map_err(AdapterError::io(path, "cannot be written"))
+        publish(path, options.overwrite, |out| out.write_all(&file))
     }
 
     /// Pixel data that is stored as it was.

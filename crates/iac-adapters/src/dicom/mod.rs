@@ -32,6 +32,7 @@ mod patient;
 mod pixels;
 mod prepare;
 mod private;
+mod publish;
 mod read;
 mod restore;
 mod rle;

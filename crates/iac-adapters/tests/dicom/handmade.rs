@@ -148,7 +148,10 @@ fn packs_with_the_fewest_columns_and_an_empty_template_are_read() {
     assert_eq!(pack.rows_of(series).unwrap(), [0]);
     if has_codec("jxl") {
         let pixels = pack.read_pixels(0).unwrap();
-        assert_eq!(pixels.samples.iter().collect::<Vec<_>>(), [0, 1, 2, 300, 40_000, 65_535]);
+        assert_eq!(
+            pixels.samples.iter().collect::<Vec<_>>(),
+            [0.0, 1.0, 2.0, 300.0, 40_000.0, 65_535.0]
+        );
         pack.export(0, &iac_adapters::dicom::ExportOptions::default()).unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! Pixel data that no image can be made of, stored as it is.
 
 use iac_adapters::dicom::{
-    DicomFile, DicomInput, DicomPackBuilder, DicomPackReader, ElementValue, ExportOptions,
-    ExportSyntax, OnBadInput, Tag,
+    DicomFile, DicomInput, DicomPackBuilder, DicomPackReader, Element, ElementValue, ExportOptions,
+    ExportSyntax, OnBadInput, PayloadCodec, SchemaChoice, Tag, VR,
 };
 use iac_format::ErrorKind;
 
@@ -41,7 +41,7 @@ fn objects_with_unusable_pixels_come_back_as_they_were() {
             [("bad", bytes.clone()), ("good", file("ct_series")), ("no file", b"none".to_vec())]
                 .map(|(name, bytes)| DicomInput::Bytes(name.to_owned(), bytes.into()))
         };
-        let builder = DicomPackBuilder::new().effort(1);
+        let builder = DicomPackBuilder::new().effort(1).schema(SchemaChoice::One);
         assert!(builder.build_from(&path, inputs()).is_err());
         let report = builder.on_bad_input(OnBadInput::Keep).build_from(&path, inputs()).unwrap();
         assert_eq!(report.kept.len(), 1, "{name}");
@@ -64,5 +64,37 @@ fn objects_with_unusable_pixels_come_back_as_they_were() {
         }
         let validated = iac_adapters::validate::validate_pack(&path, &Default::default());
         validated.unwrap();
+    }
+}
+
+#[test]
+fn packs_of_frames_keep_unusable_pixels_as_they_were() {
+    // Two frames are stated, and nothing that could be two of them is there.
+    let mut file = DicomFile::parse(&file("reject_multiframe").into(), "source").unwrap();
+    let good = file.to_bytes().unwrap();
+    file.data.put(Element::new(PIXEL_DATA, VR::OW, vec![7; 100]));
+    file.data.put(Element::new(Tag(0x0008, 0x0018), VR::UI, b"1.2.3.44".to_vec()));
+    let bad = file.to_bytes().unwrap();
+    for schema in [SchemaChoice::WhenNeeded, SchemaChoice::Two] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rad.iac");
+        let inputs = || {
+            [("bad", bad.clone()), ("good", good.clone())]
+                .map(|(name, bytes)| DicomInput::Bytes(name.to_owned(), bytes.into()))
+        };
+        let builder = DicomPackBuilder::new().payload(PayloadCodec::Zstd).schema(schema);
+        assert!(builder.build_from(&path, inputs()).is_err());
+        let report = builder.on_bad_input(OnBadInput::Keep).build_from(&path, inputs()).unwrap();
+        assert_eq!((report.schema_version, report.instances, report.images), (2, 2, 1));
+        assert_eq!(report.kept.len(), 1);
+        assert_eq!(report.kept[0].input, "bad");
+        let pack = DicomPackReader::open(&path).unwrap();
+        let rows = pack.first_rows().unwrap();
+        let row = rows.into_iter().find(|row| !pack.has_pixels(*row).unwrap()).unwrap();
+        let export = pack.export(row, &ExportOptions::default()).unwrap();
+        let found = DicomFile::parse(&export.into(), "export").unwrap();
+        assert_eq!(found.transfer_syntax, file.transfer_syntax);
+        assert!(found.data == file.data);
+        iac_adapters::validate::validate_pack(&path, &Default::default()).unwrap();
     }
 }

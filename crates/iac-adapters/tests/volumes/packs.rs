@@ -4,7 +4,8 @@ use std::num::NonZeroUsize;
 
 use iac_adapters::dicom::volume::{VolumeValues, Voxels};
 use iac_adapters::dicom::{
-    DataSet, DicomFile, DicomInput, DicomPackBuilder, DicomPackReader, Element, Tag, VR,
+    DataSet, DicomFile, DicomInput, DicomPackBuilder, DicomPackReader, Element, PayloadCodec, Tag,
+    VR,
 };
 use iac_format::ErrorKind;
 
@@ -206,4 +207,127 @@ fn which_of_several_stacks_is_meant_is_told_by_the_images_or_not_at_all() {
     assert_eq!(stack_for(&["2.25.7.0", "2.25.7.5", "2.25.7.1"]).unwrap().slices.len(), 3);
     let error = stack_for(&[]).unwrap_err().to_string();
     assert!(error.contains("has 2 stacks"), "{error}");
+}
+
+/// The volume of the only stack of the only series.
+fn only_volume(
+    objects: Vec<Vec<Element>>,
+    values: VolumeValues,
+) -> iac_adapters::dicom::volume::Volume {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rad.iac");
+    let inputs = objects.into_iter().enumerate().map(|(number, elements)| {
+        let bytes = DicomFile::new(DataSet::from_elements(elements)).to_bytes().unwrap();
+        DicomInput::Bytes(format!("object {number}"), bytes.into())
+    });
+    DicomPackBuilder::new().payload(PayloadCodec::Zstd).build_from(&path, inputs).unwrap();
+    let pack = DicomPackReader::open(&path).unwrap();
+    assert_eq!(pack.schema_version(), 2);
+    let found = pack.volume_stacks(&pack.series()[0]).unwrap();
+    assert!(found.unplaced.is_empty(), "{:?}", found.unplaced);
+    assert_eq!(found.stacks.len(), 1);
+    pack.read_volume(&found.stacks[0], &options().with_values(values)).unwrap()
+}
+
+/// An object of several frames with what packs ask for.
+fn several(class: &str, bits: u16, signed: bool, more: Vec<Element>) -> Vec<Element> {
+    let mut elements = frames(bits, [4, 6], 5);
+    elements.extend([
+        text(Tag(0x0008, 0x0016), VR::UI, class),
+        text(Tag(0x0010, 0x0020), VR::LO, "P1"),
+        text(Tag(0x0020, 0x000D), VR::UI, "2.25.1"),
+        text(Tag(0x0020, 0x000E), VR::UI, "2.25.7"),
+        text(Tag(0x0020, 0x0013), VR::IS, "1"),
+    ]);
+    elements.extend(more);
+    elements.retain(|element| element.tag != Tag(0x0028, 0x0103));
+    elements.push(word(Tag(0x0028, 0x0103), signed.into()));
+    elements
+}
+
+#[test]
+fn an_enhanced_object_gives_the_volume_of_its_single_slices() {
+    let transformation = |slope: f64| {
+        let rescale = vec![
+            decimals(Tag(0x0028, 0x1052), &[-10.0]),
+            decimals(Tag(0x0028, 0x1053), &[slope]),
+            text(Tag(0x0028, 0x1054), VR::LO, "HU"),
+        ];
+        sequence(Tag(0x0028, 0x9145), vec![item(rescale)])
+    };
+    let groups = (0..5_u16).map(|n| {
+        let mut elements = frame([0.0, 0.0, f64::from(n) * 3.0], None);
+        elements.put(transformation(f64::from(n) + 1.0));
+        elements
+    });
+    let enhanced = several(
+        "1.2.840.10008.5.1.4.1.1.2.1",
+        16,
+        true,
+        vec![
+            text(Tag(0x0008, 0x0060), VR::CS, "CT"),
+            shared([1.0, 1.0], None, Vec::new()),
+            per_frame(groups.collect()),
+            words((0..5).flat_map(|n| (0..24).map(move |place| n * 100 + place))),
+        ],
+    );
+    for values in [VolumeValues::Rescaled, VolumeValues::Stored] {
+        let one = only_volume(vec![enhanced.clone()], values);
+        let many = only_volume((0..5).map(|n| slice(7, n, f64::from(n) + 1.0)).collect(), values);
+        assert_eq!(one.voxels, many.voxels);
+        assert_eq!(one.affine, many.affine);
+        assert_eq!(one.voxels.shape(), [5, 4, 6]);
+    }
+}
+
+#[test]
+fn frames_of_doses_and_of_every_width_are_read_as_from_their_file() {
+    let samples = |bytes: usize| -> Vec<u8> {
+        (0..120_u64).flat_map(|it| (it * 40_503).to_le_bytes()[..bytes].to_vec()).collect()
+    };
+    let dose = |bits: u16| {
+        let scaled = vec![
+            text(Tag(0x0008, 0x0060), VR::CS, "RTDOSE"),
+            decimals(POSITION, &[1.0, 2.0, 3.0]),
+            decimals(ORIENTATION, &AXIAL),
+            decimals(SPACING, &[1.5, 2.5]),
+            text(Tag(0x3004, 0x0002), VR::CS, "GY"),
+            decimals(Tag(0x3004, 0x000C), &[0.0, 3.0, 6.0, 9.0, 12.0]),
+            text(Tag(0x3004, 0x000E), VR::DS, "2.5e-4"),
+            Element::new(PIXELS, VR::OW, samples(usize::from(bits) / 8)),
+        ];
+        several("1.2.840.10008.5.1.4.1.1.481.2", bits, false, scaled)
+    };
+    let placed = |bits: u16, signed: bool, element: Tag, vr: VR, bytes: Vec<u8>| {
+        let groups = (0..5_u16).map(|n| frame([0.0, 0.0, f64::from(n) * 2.0], None));
+        let more = vec![
+            text(Tag(0x0008, 0x0060), VR::CS, "MR"),
+            shared([1.0, 1.0], None, Vec::new()),
+            per_frame(groups.collect()),
+            Element::new(element, vr, bytes),
+        ];
+        several("1.2.840.10008.5.1.4.1.1.4.1", bits, signed, more)
+    };
+    let floats = (0..120).flat_map(|it| (it as f32 * 0.5 - 9.0).to_le_bytes()).collect();
+    let doubles = (0..120).flat_map(|it| (f64::from(it) * 0.25 - 9.0).to_le_bytes()).collect();
+    for object in [
+        dose(16),
+        dose(32),
+        placed(8, true, PIXELS, VR::OB, samples(1)),
+        placed(8, false, PIXELS, VR::OB, samples(1)),
+        placed(16, true, PIXELS, VR::OW, samples(2)),
+        placed(32, true, PIXELS, VR::OW, samples(4)),
+        placed(32, false, Tag(0x7FE0, 0x0008), VR::OF, floats),
+        placed(64, false, Tag(0x7FE0, 0x0009), VR::OD, doubles),
+    ] {
+        let file = file(object.clone());
+        let stack = only_stack(&file);
+        for values in [VolumeValues::Rescaled, VolumeValues::Stored] {
+            let wanted = file.read_volume(&stack, &options().with_values(values)).unwrap();
+            let found = only_volume(vec![object.clone()], values);
+            assert_eq!(found.voxels, wanted.voxels);
+            assert_eq!(found.affine, wanted.affine);
+            assert_eq!(found.units, wanted.units);
+        }
+    }
 }

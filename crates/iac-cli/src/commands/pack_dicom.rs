@@ -343,7 +343,7 @@ fn to_json(report: &DicomBuildReport, path: &Path) -> Value {
         .frame_counts
         .iter()
         .map(|it| {
-            let mut told = json!({
+            json!({
                 "input": it.input,
                 "stated": it.stated,
                 "found": it.found,

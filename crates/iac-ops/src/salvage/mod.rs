@@ -16,6 +16,7 @@
 mod repair;
 mod tables;
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -33,6 +34,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tempfile::NamedTempFile;
 
+use crate::carry::{column, integers};
 use crate::error::{OpsError, Result};
 use crate::expansion::check_expansion;
 use crate::progress::{Progress, Task, check_cancelled};
@@ -41,6 +43,11 @@ use tables::{LostColumn, SoundColumns};
 
 /// Bytes of a data segment that are copied at once.
 const STRETCH: u64 = 4 << 20;
+
+/// The columns that tell which frame of which object a row is, and the header's number of objects.
+const OBJECT: &str = "instance_idx";
+const FRAME: &str = "frame_idx";
+const OBJECTS_MEMBER: &str = "num_instances";
 
 /// Lines that a report keeps unless told otherwise.
 const MAX_LINES: usize = 10_000;
@@ -190,6 +197,7 @@ pub fn salvage(
         lines: Vec::new(),
         faults: 0,
         notes: Vec::new(),
+        objects: None,
     };
     if let Some(message) = repair {
         work.push("checksum", None, None, ErrorKind::Checksum, Action::Kept, || message);
@@ -219,6 +227,8 @@ struct Salvage<'a> {
     lines: Vec<SalvageLine>,
     faults: u64,
     notes: Vec<String>,
+    /// Objects that are kept, where some of those with frames are not.
+    objects: Option<u64>,
 }
 
 impl Salvage<'_> {
@@ -260,7 +270,8 @@ impl Salvage<'_> {
             check_expansion(self.pack, 0..rows, self.progress)?;
         }
         let sound = if kind == PackKind::Variable || has_bytes {
-            Some(self.sound_rows(rows)?)
+            let sound = self.sound_rows(rows)?;
+            Some(self.whole_objects(index, sound, rows)?)
         } else {
             // Rows of no bytes cannot be damaged, and there may be more than could be counted.
             None
@@ -433,12 +444,52 @@ impl Salvage<'_> {
         Ok(sound)
     }
 
+    /// The rows of objects of which no frame is lost: the frames of an object count on each other.
+    fn whole_objects(
+        &mut self,
+        index: &iac_reader::Table,
+        sound: Vec<u64>,
+        rows: u64,
+    ) -> Result<Vec<u64>> {
+        let numbers = |name| -> Result<Option<Vec<Option<i128>>>> {
+            let Some(arrays) = column(index, name)? else { return Ok(None) };
+            let parts: Option<Vec<_>> = arrays.iter().map(integers).collect();
+            Ok(parts.map(|parts| parts.concat()))
+        };
+        if u64::try_from(sound.len()).ok() == Some(rows) {
+            return Ok(sound);
+        }
+        let (Some(objects), Some(_)) = (numbers(OBJECT)?, numbers(FRAME)?) else {
+            return Ok(sound);
+        };
+        let object = |row: &u64| {
+            usize::try_from(*row).ok().and_then(|row| objects.get(row).copied().flatten())
+        };
+        let is_sound: HashSet<u64> = sound.iter().copied().collect();
+        let lost: HashSet<Option<i128>> =
+            (0..rows).filter(|row| !is_sound.contains(row)).map(|row| object(&row)).collect();
+        let (kept, left): (Vec<u64>, Vec<u64>) =
+            sound.into_iter().partition(|row| !lost.contains(&object(row)));
+        for row in left {
+            let field = Some(OBJECT.to_owned());
+            self.push("read", Some(row), field, ErrorKind::Damaged, Action::Dropped, || {
+                format!("row {row} is a frame of an object of which another frame is lost")
+            });
+        }
+        let objects: HashSet<Option<i128>> = kept.iter().map(object).collect();
+        self.objects = u64::try_from(objects.len()).ok();
+        Ok(kept)
+    }
+
     /// The header's members for the new pack.
     fn header(&self) -> Map<String, Value> {
         let header = self.pack.header();
         let mut members = header.members().clone();
         if header.extensions().contains(&CHECKSUMS_EXTENSION) || header.checksums().is_some() {
             members.remove(CHECKSUMS_MEMBER);
+        }
+        if let (Some(objects), true) = (self.objects, members.contains_key(OBJECTS_MEMBER)) {
+            members.insert(OBJECTS_MEMBER.to_owned(), objects.into());
         }
         members
     }

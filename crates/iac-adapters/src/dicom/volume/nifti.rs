@@ -12,8 +12,9 @@ use flate2::write::GzEncoder;
 use super::affine::Affine;
 use super::array::{Volume, Voxels, with_voxels};
 use super::geometry::{Vector, length, times};
-use super::save::{SaveOptions, publish};
+use super::save::SaveOptions;
 use super::words::VoxelType;
+use crate::dicom::publish::publish;
 use crate::error::{AdapterError, Result};
 
 /// Bytes before the voxels: the header and four that say that there are no extensions.

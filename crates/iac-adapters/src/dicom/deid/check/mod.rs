@@ -1,18 +1,21 @@
 //! Whether a pack still holds what identifies patients.
 
 mod elements;
+mod frames;
 mod shapes;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use arrow_schema::DataType;
 use dicom_core::{Tag, VR};
 use iac_format::TableKind;
 use serde_json::{Map, Value};
 
 use self::elements::is_hash;
 use self::shapes::{
-    has_boxes, has_preamble, has_strangers, holds_path, is_plain, looks_like_path, record_path,
-    shown_member,
+    add_named, has_boxes, has_preamble, has_strangers, holds_path, is_plain, looks_like_path,
+    record_path, shown_member,
 };
 use super::family::Family;
 use super::profile::{DeidOption, DeidProfile};
@@ -23,6 +26,8 @@ use crate::dicom::document::{Document, metadata_codec};
 use crate::dicom::encode::LEXICAL_FORM;
 use crate::dicom::read::DicomPackReader;
 use crate::dicom::restore;
+use crate::dicom::schema2::groups::GroupPlaces;
+use crate::dicom::schema2::payload::FrameCodec;
 use crate::error::Result;
 
 /// Findings that are kept; the rest is counted.
@@ -123,6 +128,8 @@ const HEADER_MEMBERS: &[&str] = &[
     "extensions",
     "required_extensions",
     HEADER_MEMBER,
+    "num_instances",
+    "bulk",
     "iac_encode",
     "iac_sample",
 ];
@@ -159,6 +166,17 @@ const NUMBERS: &[&str] = &[
     "column_spacing",
     "slice_thickness",
     "acquisition_number",
+    "instance_idx",
+    "frame_idx",
+    "delta_offset",
+    "delta_length",
+    "delta_crc32",
+    "extra_offset",
+    "extra_length",
+    "extra_crc32",
+    "slice_spacing",
+    "rescale_slope",
+    "rescale_intercept",
 ];
 /// Columns of texts.
 const TEXTS: &[&str] = &[
@@ -171,9 +189,13 @@ const TEXTS: &[&str] = &[
     "photometric_interpretation",
     "source_transfer_syntax",
     "echo_numbers",
+    "codec",
+    "stream_photometric",
 ];
 /// Columns that are looked at as documents, or hold nothing but yes and no.
 const OTHERS: &[&str] = &["has_pixel_data", "dicom_delta"];
+/// Columns of lists of numbers.
+const LISTS: &[&str] = &["dimension_index"];
 
 impl Checking {
     fn tell(&mut self, place: impl Into<String>, code: &'static str) {
@@ -210,9 +232,14 @@ impl Checking {
             }
             for field in schema.fields() {
                 let name = field.name().as_str();
-                if NUMBERS.contains(&name) && !field.data_type().is_numeric()
-                    || !NUMBERS.contains(&name) && !TEXTS.contains(&name) && !OTHERS.contains(&name)
-                {
+                let fits = match field.data_type() {
+                    kind if NUMBERS.contains(&name) => kind.is_numeric(),
+                    DataType::List(inner) if LISTS.contains(&name) => {
+                        inner.data_type().is_numeric()
+                    }
+                    _ => TEXTS.contains(&name) || OTHERS.contains(&name),
+                };
+                if !fits {
                     self.tell(shown_member(name), "column");
                 }
                 if TEXTS.contains(&name) {
@@ -244,9 +271,12 @@ impl Checking {
         match name {
             "study_uid" | "series_uid" | "sop_instance_uid" => self.may_be_uid(value),
             "source_transfer_syntax" => values::is_uid(value),
-            "modality" | "photometric_interpretation" | "pixel_dtype" | "echo_numbers" => {
-                values::sound(VR::CS, value.as_bytes()).is_some()
-            }
+            "codec" => FrameCodec::from_name(value).is_some(),
+            "stream_photometric"
+            | "modality"
+            | "photometric_interpretation"
+            | "pixel_dtype"
+            | "echo_numbers" => values::sound(VR::CS, value.as_bytes()).is_some(),
             "series_description" => {
                 let decision = Rules { profile: &self.profile, family: Family::Unknown }.decide(
                     Tag(0x0008, 0x103E),
@@ -278,6 +308,7 @@ impl Checking {
             source,
         })?;
         let nothing = Map::new();
+        let mut used = BTreeSet::new();
         for series in pack.series() {
             let place = format!("template of series {}", series.series_idx);
             let stored = pack.template_bytes(series)?;
@@ -299,6 +330,9 @@ impl Checking {
             {
                 self.tell(&place, "document");
             }
+            for (_, element) in &template.dataset {
+                add_named(element, &mut used);
+            }
             if has_preamble(template.preamble.as_deref()) {
                 self.tell(&place, "preamble");
             }
@@ -310,7 +344,7 @@ impl Checking {
                 _ => self.tell(place, "document"),
             }
         }
-        for row in 0..pack.instance_count() {
+        for row in pack.first_rows()? {
             self.row = Some(row);
             self.found.objects = self.found.objects.saturating_add(1);
             let stored = pack.delta_bytes(row)?;
@@ -329,13 +363,22 @@ impl Checking {
             if has_preamble(delta.preamble.as_deref()) {
                 self.tell("preamble", "preamble");
             }
-            self.beside(&delta.iac, attributes.records());
+            for (_, element) in &delta.dataset {
+                add_named(element, &mut used);
+            }
+            self.beside(&delta.iac, attributes.records(), pack.is_second());
             self.restored(&attributes);
-            if pack.has_pixels(row)? && has_boxes(&pack.reader().read(row)?) {
+            if pack.is_second() {
+                self.groups(pack, row, &attributes, &codec, &mut used)?;
+                self.frames(pack, row)?;
+            } else if pack.has_pixels(row)? && has_boxes(&pack.reader().read(row)?) {
                 self.tell("payload", "payload_metadata");
             }
         }
         self.row = None;
+        if pack.is_second() {
+            self.bulk(pack, &codec, &used)?;
+        }
         Ok(())
     }
 
@@ -343,9 +386,12 @@ impl Checking {
     fn rest(&mut self, pack: &DicomPackReader) -> Result<()> {
         let mut spans: Vec<(u64, u64)> =
             pack.series().iter().map(|series| (series.template.0, series.template.1)).collect();
-        for row in 0..pack.instance_count() {
+        for row in 0..pack.row_count() {
             let span = pack.reader().span(row)?;
             spans.push((span.offset, span.length));
+        }
+        if pack.is_second() {
+            Self::add_spans(pack, &mut spans)?;
         }
         spans.sort_unstable();
         let mut end = 0_u64;
@@ -384,8 +430,8 @@ impl Checking {
                 ..Document::clone(&attributes.delta)
             }),
         };
-        let whole =
-            !attributes.delta.errors.is_empty() || attributes.delta.iac.contains_key("text");
+        let whole = !attributes.delta.errors.is_empty()
+            || ["text", "groups"].iter().any(|it| attributes.delta.iac.contains_key(*it));
         for form in std::iter::once(&plain).chain(whole.then_some(attributes)) {
             match form.restore() {
                 Ok((data, meta)) => {
@@ -402,10 +448,17 @@ impl Checking {
 
     /// What is kept beside a data set. Spellings are compared through the restored elements; here
     /// is told what restores to nothing, and what none of our writers leaves.
-    fn beside(&mut self, iac: &Map<String, Value>, records: &[Value]) {
+    fn beside(&mut self, iac: &Map<String, Value>, records: &[Value], is_second: bool) {
         for (name, value) in iac {
             match name.as_str() {
                 "bits" => self.tell("iac.bits", "unused_bits"),
+                "tail" if is_second => self.tell("iac.tail", "unused_bits"),
+                "groups" if is_second => {
+                    let places = GroupPlaces::parse(Some(value)).ok().flatten();
+                    if places.is_none_or(|places| places.to_json() != *value) {
+                        self.tell("iac.groups", "record");
+                    }
+                }
                 "source_photometric" => {
                     let fits = value.as_str().is_some_and(|text| {
                         text.is_empty() || values::sound(VR::CS, text.as_bytes()).is_some()
@@ -415,13 +468,23 @@ impl Checking {
                     }
                 }
                 "text" => {
-                    for kept in value.as_array().map(Vec::as_slice).unwrap_or_default() {
-                        self.record(kept, &["path", "raw_base64", "scope"]);
-                    }
+                    self.texts_beside(value);
                 }
                 _ => self.tell("iac", "record"),
             }
         }
+        self.records(records);
+    }
+
+    /// Texts that could not be decoded.
+    fn texts_beside(&mut self, value: &Value) {
+        for kept in value.as_array().map(Vec::as_slice).unwrap_or_default() {
+            self.record(kept, &["path", "raw_base64", "scope"]);
+        }
+    }
+
+    /// Spellings that JSON cannot hold.
+    fn records(&mut self, records: &[Value]) {
         for record in records {
             let members = [
                 "code",

@@ -1,10 +1,14 @@
 //! What documents, texts and streams look like from outside.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::dicom::document::Document;
 use crate::dicom::object::parse_tag;
 use crate::dicom::restore;
+use crate::dicom::schema2::bulk::hash_of;
+use crate::dicom::schema2::document_value;
 
 pub(super) fn record_path(record: &Value) -> String {
     let steps = record.get("path").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -59,18 +63,19 @@ pub(super) fn has_strangers(stored: &[u8], codec: &iac_codec::Codec, known: &[&s
     let Ok(text) = codec.decode_bytes(stored, &limits) else {
         return true;
     };
-    // Bounds how deep it is nested, so that the stack bears what follows.
-    if Document::parse(&text).is_err() {
-        return true;
-    }
-    let mut reader = serde_json::Deserializer::from_slice(&text);
-    reader.disable_recursion_limit();
-    let parsed: Result<Value, _> = serde::Deserialize::deserialize(&mut reader);
-    let Ok(Value::Object(members)) = parsed else {
-        return true;
+    Document::parse(&text).is_err() || plain_members(&text, Some(known)).is_none()
+}
+
+/// The members of a JSON object, unless some stand there twice, or are not known where names are
+/// given.
+pub(super) fn plain_members(text: &[u8], known: Option<&[&str]>) -> Option<Map<String, Value>> {
+    // This bounds how deep it is nested, so that the stack bears what follows.
+    let Ok(Value::Object(members)) = document_value(text) else {
+        return None;
     };
-    members.keys().any(|name| !known.contains(&name.as_str()))
-        || written_keys(&text) != members.len().saturating_add(inner_keys(members.values()))
+    let strange = known.is_some_and(|known| members.keys().any(|it| !known.contains(&it.as_str())))
+        || written_keys(text) != members.len().saturating_add(inner_keys(members.values()));
+    (!strange).then_some(members)
 }
 
 /// Keys in a JSON text, repeated ones counted each time.
@@ -119,7 +124,8 @@ pub(super) fn is_plain(elements: &Map<String, Value>) -> bool {
         let Some(members) = element.as_object() else {
             return false;
         };
-        let names = ["vr", "Value", "InlineBinary"];
+        let names = ["vr", "Value", "InlineBinary", "BulkDataURI"];
+        let bulk = members.get("BulkDataURI");
         let vr = members.get("vr").and_then(Value::as_str).unwrap_or_default();
         let values = members.get("Value").and_then(Value::as_array);
         let inner = values.map(Vec::as_slice).unwrap_or_default().iter().all(|value| match value {
@@ -133,7 +139,8 @@ pub(super) fn is_plain(elements: &Map<String, Value>) -> bool {
         });
         parse_tag(tag).is_some()
             && members.keys().all(|name| names.contains(&name.as_str()))
-            && (members.get("Value").is_none() || members.get("InlineBinary").is_none())
+            && members.keys().filter(|name| *name != "vr").count() <= 1
+            && bulk.is_none_or(|name| name.as_str().and_then(hash_of).is_some())
             && inner
     })
 }
@@ -171,6 +178,50 @@ pub(super) fn has_boxes(payload: &[u8]) -> bool {
         }
     }
     !rest.is_empty()
+}
+
+/// Whether a stream of JPEG-LS or JPEG 2000 has segments for something else than the image in its
+/// header, or bytes behind its end.
+pub(super) fn has_comments(payload: &[u8]) -> bool {
+    if !payload.ends_with(&[0xFF, 0xD9]) {
+        return true;
+    }
+    let mut rest = payload.get(2..).unwrap_or_default();
+    while let Some([0xFF, marker, high, low]) = rest.first_chunk::<4>() {
+        match marker {
+            // Data begins: a scan, or a tile.
+            0xDA | 0x90 => return false,
+            0xE0..=0xEF | 0xFE => return true,
+            // The comment that says which library made a stream.
+            0x64 if !is_of_a_library(rest.get(6..).unwrap_or_default()) => return true,
+            _ => {}
+        }
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        rest = rest.get(length.saturating_add(2)..).unwrap_or_default();
+    }
+    true
+}
+
+/// Whether a comment begins as encoders sign their streams.
+fn is_of_a_library(text: &[u8]) -> bool {
+    [&b"Created by OpenJPEG version "[..], b"OpenJPH Ver ", b"Kakadu"]
+        .iter()
+        .any(|name| text.starts_with(name))
+}
+
+/// The large values that a document names.
+pub(super) fn add_named(values: &Value, used: &mut BTreeSet<String>) {
+    let mut open = vec![values];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(values) => open.extend(values),
+            Value::Object(members) => {
+                used.extend(members.get("BulkDataURI").and_then(Value::as_str).map(str::to_owned));
+                open.extend(members.values());
+            }
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]
