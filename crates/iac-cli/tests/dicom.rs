@@ -275,6 +275,9 @@ fn frames_are_packed_listed_and_exported() {
     iac!["dicom", "frames", &pack, "--instance", "1"].ended_with(2);
     iac!["verify", &pack, "--full", "--strict"].succeeded();
     iac!["validate", "--input", &pack].succeeded();
+    let sheet = folder.path().join("a.png");
+    iac!["montage", &pack, "-o", &sheet].succeeded();
+    assert!(sheet.is_file());
     let dir = folder.path().join("out");
     let files = iac![
         "dicom",

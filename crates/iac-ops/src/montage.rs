@@ -143,6 +143,7 @@ pub fn montage(
     check_options(options)?;
     let decoder = Decoder::new(pack, options.limits)?;
     let images = decoder.images();
+    // What renders rows itself need not have the header's codec.
     if images.is_none() && options.render.is_none() {
         return Err(OpsError::usage(format!("{}: its records are no images", pack.path())));
     }

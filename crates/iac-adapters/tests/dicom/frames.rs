@@ -829,7 +829,8 @@ fn fragments_are_put_together_whatever_tells_which_belong_together() {
         streams.iter().flat_map(|stream| [stream.slice(..70), stream.slice(70..)]).collect();
     // (stated, fragments, offset table, frames found, reported)
     let table: Vec<u32> = (0..4).map(|n| n * (70 + 6 + 16)).collect();
-    let cases: [(Option<&str>, &[Bytes], &[u32], u64, bool); 7] = [
+    type Case<'a> = (Option<&'a str>, &'a [Bytes], &'a [u32], u64, bool);
+    let cases: [Case<'_>; 7] = [
         (Some("4"), &streams, &[], 4, false),
         (Some("2"), &streams, &[], 4, true),
         (Some("9"), &streams, &[], 4, true),

@@ -115,8 +115,7 @@ impl Frames<'_> {
         let first = self.rows.first().copied().unwrap_or(0);
         let source = self.reader.frame_syntax(first)?;
         let all = |wanted: &[FrameCodec]| codecs.iter().all(|codec| wanted.contains(codec));
-        let unsigned = !self.form.pixel.signed;
-        let plain = all(&[FrameCodec::Jxl]) || (unsigned && all(&[FrameCodec::JxlOffset]));
+        let plain = all(&[FrameCodec::Jxl]);
         let uid = match syntax {
             ExportSyntax::JpegXl if plain => syntax::JXL_LOSSLESS,
             ExportSyntax::JpegXl if all(&[FrameCodec::JxlJpeg]) => syntax::JXL_JPEG,

@@ -157,6 +157,16 @@ impl FrameCodec {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
+    /// The same without anything being added to samples.
+    const fn plain(self) -> Self {
+        match self {
+            Self::JxlOffset => Self::Jxl,
+            Self::Jpeg2000Offset => Self::Jpeg2000,
+            Self::JpegLsOffset => Self::JpegLs,
+            other => other,
+        }
+    }
+
     /// The image codec, and whether signed samples are shifted.
     const fn image(self) -> Option<(&'static str, bool)> {
         Some(match self {
@@ -257,6 +267,8 @@ impl FrameEncoder {
         if let Some(codec) = self.image_codec().filter(|_| form.fits_image_codecs()) {
             let bits = form.used_bits();
             let words = offset(samples, bits);
+            // Only signed samples are shifted.
+            let codec = if form.pixel.signed { codec } else { codec.plain() };
             let codec_of_type = self.encoder(codec, samples.pixel_type(), bits)?;
             let view = match &words {
                 Words::Bytes(words) => ImageView::new(form.pixel.shape, &words[..]),
