@@ -5,10 +5,10 @@
 use std::num::NonZeroUsize;
 
 use bytes::Bytes;
+use iac_adapters::dicom::DicomFile;
 use iac_adapters::dicom::volume::{
     OnDuplicate, PlaneOptions, StructureSet, VolumeFile, VolumeOptions, VolumeValues,
 };
-use iac_adapters::dicom::DicomFile;
 use iac_fuzz::{Limited, seeds};
 use libfuzzer_sys::fuzz_target;
 
