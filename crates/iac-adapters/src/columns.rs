@@ -201,6 +201,24 @@ impl TextColumn {
         Ok(())
     }
 
+    /// Hands the texts on in order until one is refused; quicker than iterating.
+    #[cfg(feature = "wsi")]
+    pub(crate) fn try_for_each<E>(
+        &self,
+        mut on_text: impl FnMut(u64, Option<&str>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (start, text) in &self.parts {
+            let rows = *start..;
+            if let Text::Utf8(array) = text {
+                rows.zip(array.iter()).try_for_each(|(row, text)| on_text(row, text))?;
+            } else {
+                let texts = (0..text.len()).map(|row| text.get(row));
+                rows.zip(texts).try_for_each(|(row, text)| on_text(row, text))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Hands on every row with this text, in order.
     pub(crate) fn rows_with(&self, text: &[u8], mut on_row: impl FnMut(u64)) {
         for (start, part) in &self.parts {
