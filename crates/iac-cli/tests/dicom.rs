@@ -313,3 +313,62 @@ fn frames_are_packed_listed_and_exported() {
     ]
     .ended_with(2);
 }
+
+#[test]
+fn packs_of_frames_are_summed_up_and_salvaged_and_refused_where_they_would_lose_something() {
+    let folder = tempfile::tempdir().unwrap();
+    let pack = folder.path().join("a.rad.iac");
+    let sources = [source("ct_series"), source("reject_multiframe")];
+    iac!["pack", "dicom", &sources[0], &sources[1], "-o", &pack, "--payload", "zstd"].succeeded();
+    let sums = iac!["digest", &pack, "--json"].succeeded().json_lines();
+    assert_eq!(sums.len(), 7);
+    // What is stored, not what it would be with the codec of another pack.
+    assert!(sums.iter().all(|sum| sum.get("decoded").is_none() && sum.get("error").is_none()));
+    let told = iac!["stats", &pack, "--json"].succeeded().json()["objects"].clone();
+    assert_eq!(
+        (&told["instances"], &told["images"], &told["frames"]),
+        (&6.into(), &6.into(), &7.into())
+    );
+    assert!(iac!["info", &pack].succeeded().text().contains("6 instances"));
+    let other = folder.path().join("b.rad.iac");
+    for codec in ["zstd", "jxl:effort=3", "none"] {
+        let refused = iac!["recode", &pack, "--codec", codec, "-o", &other].ended_with(2);
+        assert!(refused.err.contains("has a codec of its own"), "{}", refused.err);
+    }
+    iac!["decode", &pack, "--rows", "0"].ended_with(2);
+    iac!["extract", &pack, "--dir", folder.path().join("records")].ended_with(2);
+    assert_ne!(iac!["subset", &pack, "-o", &other, "--rows", "0..2"].code, Some(0));
+    assert!(!other.exists());
+
+    iac!["salvage", &pack, "-o", &other].succeeded();
+    iac!["verify", &other, "--full", "--strict"].succeeded();
+    let exported = |pack: &Path, name: &str| {
+        let out = folder.path().join(name);
+        iac!["dicom", "export", pack, "--dir", &out, "--transfer-syntax", "explicit"].succeeded();
+        let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(&out)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|it| (it.file_name().into_string().unwrap(), std::fs::read(it.path()).unwrap()))
+            .collect();
+        files.sort();
+        files
+    };
+    let whole = exported(&pack, "whole");
+    assert!(whole == exported(&other, "salvaged"));
+    // One frame of the object with two of them is damaged: all of that object is lost, no other.
+    let objects = iac!["dicom", "frames", &pack, "--json"].succeeded().json_lines();
+    let object = objects.iter().find(|object| object["frames"] == 2).unwrap();
+    let row = usize::try_from(object["row"].as_u64().unwrap()).unwrap();
+    let rows = iac!["ls", &pack, "--format", "jsonl"].succeeded().json_lines();
+    let header = iac!["info", &pack, "--json"].succeeded().json()["header"].clone();
+    let place = header["data_offset"].as_u64().unwrap() + rows[row + 1]["offset"].as_u64().unwrap();
+    let mut bytes = std::fs::read(&pack).unwrap();
+    bytes[usize::try_from(place).unwrap() + 6] ^= 0xFF;
+    std::fs::write(&pack, bytes).unwrap();
+    iac!["salvage", &pack, "-o", &other, "--overwrite"].ended_with(1);
+    iac!["verify", &other, "--full", "--strict"].succeeded();
+    let rest = exported(&other, "rest");
+    assert_eq!(rest.len(), 5);
+    assert!(rest.iter().all(|file| whole.contains(file)));
+    assert_eq!(iac!["info", &other, "--json"].succeeded().json()["header"]["num_instances"], 5);
+}
