@@ -60,7 +60,7 @@ fn object() -> DataSet {
     };
     // Unused bits hold something, and so do the bytes behind the last frame.
     let mut pixels: Vec<u8> =
-        (0..3 * 256_u16).flat_map(|it| (it * 5 % 4096 | 0x5000).to_le_bytes()).collect();
+        (0..3 * 256_u16).flat_map(|it| ((it * 5 % 4096) | 0x5000).to_le_bytes()).collect();
     pixels.extend(MARK.as_bytes().iter().cycle().take(100));
     DataSet::from_elements(vec![
         text(Tag(0x0008, 0x0016), VR::UI, "1.2.840.10008.5.1.4.1.1.2.1"),
