@@ -37,7 +37,7 @@ smoke_runs() {
         codec_jpegls) echo 500000 ;;
         text_block) echo 300000 ;;
         dicom) echo 30000 ;;
-        volume) echo 30000 ;;
+        volume) echo 500000 ;;
         dicom_frames) echo 5000 ;;
         manifest) echo 600000 ;;
         features_file) echo 250000 ;;
