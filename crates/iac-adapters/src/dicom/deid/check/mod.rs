@@ -272,11 +272,11 @@ impl Checking {
             "study_uid" | "series_uid" | "sop_instance_uid" => self.may_be_uid(value),
             "source_transfer_syntax" => values::is_uid(value),
             "codec" => FrameCodec::from_name(value).is_some(),
-            "stream_photometric"
-            | "modality"
-            | "photometric_interpretation"
-            | "pixel_dtype"
-            | "echo_numbers" => values::sound(VR::CS, value.as_bytes()).is_some(),
+            // Only streams of sources have one, and none of those may be there.
+            "stream_photometric" => false,
+            "modality" | "photometric_interpretation" | "pixel_dtype" | "echo_numbers" => {
+                values::sound(VR::CS, value.as_bytes()).is_some()
+            }
             "series_description" => {
                 let decision = Rules { profile: &self.profile, family: Family::Unknown }.decide(
                     Tag(0x0008, 0x103E),
