@@ -363,3 +363,39 @@ fn what_was_put_back_into_packs_of_frames_is_found() {
         assert!(found.contains(&(place.to_owned(), code)), "{place}: {found:?}");
     }
 }
+
+#[test]
+fn large_files_whose_pixels_are_read_piece_by_piece_are_de_identified_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut data = object();
+    data.put(word(Tag(0x0028, 0x0010), 1536));
+    data.put(word(Tag(0x0028, 0x0011), 1024));
+    data.put(text(Tag(0x0008, 0x0060), VR::CS, "US"));
+    let mut pixels: Vec<u8> = (0..3 * 1024 * 1536_u32).flat_map(|it| [it as u8, 0x51]).collect();
+    pixels.extend(MARK.as_bytes().iter().cycle().take(300));
+    data.put(Element::new(PIXELS, VR::OW, pixels));
+    let file = folder.path().join("large.dcm");
+    let bytes = DicomFile::new(data).to_bytes().unwrap();
+    assert!(bytes.len() > 8 << 20);
+    std::fs::write(&file, &bytes).unwrap();
+    let inputs = [DicomInput::File(file), DicomInput::Bytes("large.dcm".to_owned(), bytes.into())];
+    let made = inputs.map(|input| {
+        let path = folder.path().join("a.rad.iac");
+        let report = DicomPackBuilder::new()
+            .payload(PayloadCodec::Zstd)
+            .options(WriteOptions::new().overwrite(true))
+            .deidentify(deidentifier())
+            .build_from(&path, [input])
+            .unwrap();
+        // That there are pixels is known, though they were not read yet.
+        assert_eq!(report.deidentification.unwrap().burned_in.len(), 1);
+        let pack = DicomPackReader::open(&path).unwrap();
+        assert_eq!(findings(&pack), BTreeSet::new());
+        let last = pack.read_frame(0, 2).unwrap().samples;
+        assert!(last.iter().take(300).all(|it| it < 512.0));
+        let file = std::fs::read(&path).unwrap();
+        assert!(!holds(&file, MARK));
+        file
+    });
+    assert!(made[0] == made[1]);
+}
