@@ -324,7 +324,11 @@ fn packs_of_frames_are_summed_up_and_salvaged_and_refused_where_they_would_lose_
     assert_eq!(sums.len(), 7);
     // What is stored, not what it would be with the codec of another pack.
     assert!(sums.iter().all(|sum| sum.get("decoded").is_none() && sum.get("error").is_none()));
-    let told = iac!["stats", &pack, "--json"].succeeded().json()["objects"].clone();
+    let told = iac!["stats", &pack, "--json"].succeeded().json();
+    // Five slices of 20 x 24 words, and two frames of 4 x 6 bytes.
+    assert!(told["codec"].is_null());
+    assert_eq!(told["decoded_bytes"], 4800 + 48);
+    let told = &told["objects"];
     assert_eq!(
         (&told["instances"], &told["images"], &told["frames"]),
         (&6.into(), &6.into(), &7.into())

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use iac_reader::{PackKind, PackReader};
 use serde::Serialize;
 
-use crate::carry::{column, slide_numbers, texts};
+use crate::carry::{column, has_own_codecs, slide_numbers, texts};
 use crate::error::Result;
 use crate::info::{SizeStats, info, sum_of};
 use crate::objects::Objects;
@@ -27,7 +27,7 @@ pub struct Stats {
     pub path: String,
     /// The header's `payload_type`.
     pub payload_type: Option<String>,
-    /// The codec's name.
+    /// The codec's name; absent where each row has one of its own.
     pub codec: Option<String>,
     /// `variable`, `fixed` or `segment`.
     pub kind: &'static str,
@@ -94,11 +94,14 @@ pub fn stats(pack: &PackReader, most: usize) -> Result<Stats> {
     let objects = info.facts.objects;
     let of_objects = objects.as_ref().and_then(|objects| objects.decoded_bytes);
     let original = of_objects.or(info.facts.original_bytes);
-    let decoded_bytes = decoded_bytes(pack, kind, rows, original);
+    // A header without a codec says nothing where rows have codecs of their own.
+    let has_own = has_own_codecs(pack)?;
+    let decoded_bytes =
+        if has_own { of_objects } else { decoded_bytes(pack, kind, rows, original) };
     Ok(Stats {
         path: info.path,
         payload_type: info.facts.payload_type,
-        codec: info.facts.codec,
+        codec: info.facts.codec.filter(|_| !has_own),
         kind: kind.as_str(),
         rows,
         slides: pack.slide_table()?.num_rows(),

@@ -22,7 +22,7 @@ With --json, one object: {\"path\",\"payload_type\",\"codec\",\"kind\",\"rows\",
 \"file_bytes\",\"data_bytes\",\"table_bytes\",\"decoded_bytes\",\"ratio\",\"sizes\":{\"count\",\"min\",
 \"median\",\"max\",\"total\"},\"groups\":[{\"column\",\"values\",\"counts\":[{\"value\",\"rows\",
 \"stored_bytes\"}]}]}; packs of medical objects also have \"objects\":{\"studies\",\"series\",\"instances\",
-\"images\",\"modalities\":[{\"value\",\"count\"}],\"transfer_syntaxes\",\"bits_stored\",\"sizes\"}.")]
+\"images\",\"frames\",\"modalities\":[{\"value\",\"count\"}],\"transfer_syntaxes\",\"bits_stored\",\"sizes\"}.")]
 pub(crate) struct StatsArgs {
     /// The pack
     path: PathBuf,
