@@ -6,11 +6,11 @@
 mod build;
 mod images;
 mod journal;
-mod options;
+pub(crate) mod options;
 mod places;
 mod plan;
 mod read;
-mod source;
+pub(crate) mod source;
 mod warnings;
 
 pub use build::{TilePackBuilder, TileSize, TileSummary};

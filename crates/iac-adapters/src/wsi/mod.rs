@@ -20,6 +20,7 @@
 //! | [`build_overview`] | derived area averages at 1/8 and 1/64, which make [`Resolution::Fast`] fast |
 //! | [`TissueMask`], [`GridSampler`] | which regions of a slide show tissue |
 //! | [`WsiPackWriter`] | writing packs of encoded tiles |
+//! | `WsiImporter` | importing slides (feature `wsi-import`) |
 //! | `to_srgb` | colours by the slide's own profile (feature `wsi-icc`) |
 
 mod batch;
@@ -28,10 +29,13 @@ mod codec_params;
 #[cfg(feature = "wsi-icc")]
 mod color;
 mod fast;
+#[cfg(feature = "wsi-import")]
+mod import;
 mod level_tile;
 mod metadata;
 mod native;
 mod options;
+mod original;
 mod overview;
 mod parallel;
 mod plan;
@@ -51,6 +55,8 @@ pub use batch::RegionBatch;
 pub use codec_params::{RasterCodec, TileColors};
 #[cfg(feature = "wsi-icc")]
 pub use color::{SrgbTransform, to_srgb};
+#[cfg(feature = "wsi-import")]
+pub use import::{WsiImportSummary, WsiImporter, WsiProfile};
 pub use metadata::AssociatedImage;
 pub use options::{
     DamagedTile, NativeRegion, OnDamage, OverviewUse, Region, RegionImage, Resolution,

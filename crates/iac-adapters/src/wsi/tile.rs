@@ -194,7 +194,7 @@ fn jpeg_parameters(colors: &str, tables: Option<&[u8]>) -> Parameters {
 
 /// A JPEG stream without its JFIF markers where the pack declares RGB: the marker says YCbCr, and
 /// would be believed.
-fn own_colors(stream: &[u8], is_rgb: bool) -> Cow<'_, [u8]> {
+pub(crate) fn own_colors(stream: &[u8], is_rgb: bool) -> Cow<'_, [u8]> {
     const APP0: u8 = 0xE0;
     const START_OF_SCAN: u8 = 0xDA;
     if !is_rgb || !stream.windows(4).any(|four| four == b"JFIF") {
@@ -225,7 +225,7 @@ fn own_colors(stream: &[u8], is_rgb: bool) -> Cow<'_, [u8]> {
 }
 
 /// A pixel of full-range YCbCr (ITU-R BT.601) as RGB.
-fn rgb_of_ycbcr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
+pub(crate) fn rgb_of_ycbcr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
     let (y, cb, cr) = (f32::from(y), f32::from(cb) - 128.0, f32::from(cr) - 128.0);
     let red = 1.402_f32.mul_add(cr, y);
     let green = y - 0.344_136_f32 * cb - 0.714_136_f32 * cr;

@@ -242,6 +242,24 @@ impl WsiPackWriter {
         &mut self.header.extra
     }
 
+    /// The header as it will be written.
+    #[cfg(feature = "wsi-import")]
+    pub(super) const fn header(&self) -> &WsiHeader {
+        &self.header
+    }
+
+    /// Tiles that were written.
+    #[cfg(feature = "wsi-import")]
+    pub(super) fn tiles(&self) -> u64 {
+        u64::try_from(self.places.len()).unwrap_or(u64::MAX)
+    }
+
+    /// Places of the grid.
+    #[cfg(feature = "wsi-import")]
+    pub(super) const fn cells(&self) -> u64 {
+        self.grid.0.saturating_mul(self.grid.1)
+    }
+
     /// Appends scanner metadata, profile and associated images, and publishes the pack.
     ///
     /// `metadata` gets the members that describe the associated images, and an empty

@@ -31,6 +31,8 @@ mod pack_features;
 pub(crate) mod pack_text;
 #[cfg(feature = "tiles")]
 mod pack_tiles;
+#[cfg(feature = "wsi-import")]
+mod pack_wsi;
 pub(crate) mod recode;
 pub(crate) mod salvage;
 mod select;

@@ -40,6 +40,8 @@ enum Source {
     Text(super::pack_text::TextArgs),
     #[cfg(feature = "text")]
     TextPair(super::pack_text::TextPairArgs),
+    #[cfg(feature = "wsi-import")]
+    Wsi(super::pack_wsi::WsiArgs),
 }
 
 /// Pack files as they are, one record for each
@@ -91,6 +93,8 @@ pub(crate) fn run(arguments: &PackArgs, common: &Common) -> Result<ExitCode> {
         Source::Text(arguments) => super::pack_text::text(arguments, common),
         #[cfg(feature = "text")]
         Source::TextPair(arguments) => super::pack_text::text_pair(arguments, common),
+        #[cfg(feature = "wsi-import")]
+        Source::Wsi(arguments) => super::pack_wsi::run(arguments, common),
     }
 }
 

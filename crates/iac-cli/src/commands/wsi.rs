@@ -46,6 +46,7 @@ enum Action {
     Associated(AssociatedArgs),
     Icc(IccArgs),
     Overview(OverviewArgs),
+    Original(OriginalArgs),
 }
 
 /// Read a region by micrometres
@@ -193,6 +194,33 @@ struct OverviewArgs {
     levels: Vec<u32>,
 }
 
+/// Write a tile as it was in the slide's file
+///
+/// Of packs whose tiles were passed through, or transcoded from JPEG. Tables that JPEG tiles share are
+/// not in it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  iac wsi original slide.pat.iac --x 3 --y 4 -o tile.jpg
+
+With --json, one object: {\"path\",\"bytes\"}.")]
+struct OriginalArgs {
+    /// The pack
+    path: PathBuf,
+    /// The tile's column
+    #[arg(long)]
+    x: u64,
+    /// The tile's row
+    #[arg(long)]
+    y: u64,
+    /// The file
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Replace an existing file
+    #[arg(long)]
+    overwrite: bool,
+}
+
 /// What pixels are made of.
 #[derive(Debug, Args)]
 struct Quality {
@@ -225,7 +253,7 @@ struct To {
     srgb: bool,
 }
 
-fn mpp(text: &str) -> Result<Mpp, String> {
+pub(super) fn mpp(text: &str) -> Result<Mpp, String> {
     let number = |text: &str| {
         let number = text.trim().parse::<f64>().ok().filter(|it| it.is_finite() && *it > 0.0);
         number.ok_or_else(|| format!("`{text}` is no number above 0"))
@@ -261,6 +289,7 @@ pub(crate) fn run(arguments: &WsiArgs, common: &Common) -> Result<ExitCode> {
         Action::Associated(arguments) => associated(arguments, common),
         Action::Icc(arguments) => icc(arguments, common),
         Action::Overview(arguments) => overview(arguments, common),
+        Action::Original(arguments) => original(arguments, common),
     }
 }
 
@@ -560,4 +589,30 @@ pub(super) fn render(
     });
     options.render = Some(Renderer::new(move |row| Ok(reader.read_row_image(row)?)));
     Ok(Some(rows))
+}
+
+fn original(arguments: &OriginalArgs, common: &Common) -> Result<ExitCode> {
+    let slide = open(&arguments.path, common)?;
+    let tile = slide.original_tile(arguments.x, arguments.y)?.ok_or_else(|| {
+        Failure::usage(format!(
+            "{}: the pack has no original tile at ({}, {})",
+            arguments.path.display(),
+            arguments.x,
+            arguments.y
+        ))
+    })?;
+    let writing = interrupt::writing()?;
+    let mut file = NewFile::create_from(&arguments.path, &arguments.output, arguments.overwrite)?;
+    file.write(&tile)?;
+    file.publish()?;
+    drop(writing);
+    let bytes = u64::try_from(tile.len()).unwrap_or(u64::MAX);
+    let mut out = Out::new();
+    if common.json {
+        out.json(&json!({ "path": shown(&arguments.output), "bytes": bytes }))?;
+    } else {
+        out.line(&format!("{} in {}", human::bytes(bytes), human_safe(&shown(&arguments.output))))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,144 @@
+//! What slides are imported from.
+
+use serde_json::{Map, Value, json};
+
+use crate::error::Result;
+use crate::wsi::codec_params::TileColors;
+use crate::wsi::schema::Mpp;
+
+/// A rectangle of pixels inside of a raster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rect {
+    pub(crate) x: u64,
+    pub(crate) y: u64,
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+}
+
+/// Micrometres per pixel that a source states.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StatedMpp {
+    pub(crate) mpp: Mpp,
+    /// Where the source states them.
+    pub(crate) place: &'static str,
+}
+
+/// How a source stores its pixels.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Storage {
+    pub(crate) codec: String,
+    pub(crate) tiff_compression: Option<String>,
+    /// Nothing where it cannot be told.
+    pub(crate) lossy: Option<bool>,
+    pub(crate) quality: Option<i64>,
+    pub(crate) native_bytes: Option<u64>,
+    pub(crate) source_bytes: u64,
+    pub(crate) tile: Option<(u64, u64)>,
+}
+
+impl Storage {
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "codec": self.codec,
+            "tiff_compression": self.tiff_compression,
+            "lossy": self.lossy,
+            "nominal_quality": self.quality,
+            "native_compressed_bytes": self.native_bytes,
+            "source_bytes": self.source_bytes,
+            "native_tile_width": self.tile.map(|tile| tile.0),
+            "native_tile_height": self.tile.map(|tile| tile.1),
+        })
+    }
+}
+
+/// What a source says about itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Description {
+    /// Before the orientation is undone.
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+    pub(crate) orientation: u8,
+    pub(crate) mpp: Option<StatedMpp>,
+    /// The route, by the name that the reference has for it.
+    pub(crate) backend: &'static str,
+    pub(crate) format: String,
+    pub(crate) mode: String,
+    pub(crate) storage: Storage,
+    pub(crate) info: Map<String, Value>,
+    pub(crate) icc: Option<Vec<u8>>,
+    /// Whether associated images are looked for.
+    pub(crate) keeps_associated: bool,
+}
+
+impl Description {
+    /// Width and height once the orientation is undone.
+    pub(crate) const fn stored_size(&self) -> (u64, u64) {
+        if self.orientation >= 5 { (self.height, self.width) } else { (self.width, self.height) }
+    }
+}
+
+/// Tiles that can become records of a pack as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NativeTiles {
+    /// Width and height.
+    pub(crate) tile: (u32, u32),
+    pub(crate) kind: NativeKind,
+    /// Why the reference would show them wrong, where it would.
+    pub(crate) hazard: Option<&'static str>,
+}
+
+/// What such tiles are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NativeKind {
+    Jpeg { colors: TileColors, tables: Option<Vec<u8>> },
+    Jpeg2000 { compression: String },
+}
+
+/// An image that lies beside the raster.
+#[derive(Debug, Clone)]
+pub(crate) struct AssociatedSource {
+    pub(crate) name: String,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) mode: String,
+    pub(crate) has_alpha: bool,
+    /// What the source says that it shows, which need not be its name: `label`, `macro`.
+    pub(crate) shows: Option<&'static str>,
+    pub(crate) icc: Option<Vec<u8>>,
+    pub(crate) info: Map<String, Value>,
+}
+
+/// A slide that can be imported. Pixels are in the source's own orientation.
+pub(crate) trait RasterSource: Sync {
+    fn description(&self) -> &Description;
+
+    /// Rows of RGB of a rectangle that lies inside of the raster.
+    fn read(&self, rect: Rect) -> Result<Vec<u8>>;
+
+    /// Tiles that can be passed through, where there are such.
+    fn native(&self) -> Option<&NativeTiles> {
+        None
+    }
+
+    /// The bytes of such a tile, tested against its header; nothing where the source has none.
+    fn native_tile(&self, x: u32, y: u32) -> Result<Option<Vec<u8>>> {
+        let _ = (x, y);
+        Ok(None)
+    }
+
+    /// The associated images.
+    fn associated(&self) -> &[AssociatedSource] {
+        &[]
+    }
+
+    /// Rows of RGB of an associated image.
+    fn read_associated(&self, position: usize) -> Result<Vec<u8>> {
+        let _ = position;
+        Ok(Vec::new())
+    }
+
+    /// Places of the raster for which the source has no data.
+    fn missing(&self) -> u64 {
+        0
+    }
+}

