@@ -26,6 +26,7 @@ fn importer(arguments: &Value) -> WsiImporter {
     let mut made = WsiImporter::new(text("slide_id"))
         .patient_id(text("patient_id"))
         .specimen_id(text("specimen_id"))
+        .lossless_associated(true)
         .options(WriteOptions::new().sync(false));
     let pair = |value: &Value| match value {
         Value::Array(pair) => Some((pair[0].clone(), pair[1].clone())),
@@ -151,7 +152,7 @@ fn a_real_slide_is_imported_as_the_reference_does() {
     let folder = tempfile::tempdir().unwrap();
     let theirs = folder.path().join("theirs.pat.iac");
     let ours = folder.path().join("ours.pat.iac");
-    let arguments = json!({"slide_id": "CMU-1", "distance": null, "workers": 2});
+    let arguments = json!({"slide_id": "CMU-1", "effort": 1, "workers": 2});
     let command = json!({"source": source, "pack": theirs, "arguments": arguments});
     let told = run_json::<&str>("import_slides.py", &[], &format!("{command}\n"));
     let started = std::time::Instant::now();

@@ -183,7 +183,7 @@ pub(crate) fn rgb_samples(image: Image) -> Vec<u8> {
     }
 }
 
-fn jpeg_parameters(colors: &str, tables: Option<&[u8]>) -> Parameters {
+pub(crate) fn jpeg_parameters(colors: &str, tables: Option<&[u8]>) -> Parameters {
     use base64::Engine as _;
     let tables = tables.map(|tables| base64::engine::general_purpose::STANDARD.encode(tables));
     let mut parameters = Parameters::new();

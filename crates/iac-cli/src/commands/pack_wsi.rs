@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use iatrocache::WriteOptions;
 use iatrocache::adapters::wsi::{Mpp, WsiImporter, WsiProfile};
 use serde_json::json;
@@ -80,9 +80,23 @@ pub(super) struct WsiArgs {
     /// Leave out what the scanner wrote about the slide
     #[arg(long)]
     scrub_metadata: bool,
+    /// How associated images are stored that are JPEG in the slide: as the same JPEG, smaller, or by
+    /// their exact pixels
+    #[arg(long, value_enum, default_value_t = AssociatedArg::Jpeg)]
+    associated: AssociatedArg,
+    /// Keep no averages at 1/8 and 1/64 in the pack, which let coarse regions be read fast
+    #[arg(long)]
+    no_overview: bool,
     /// Replace an existing pack
     #[arg(long)]
     overwrite: bool,
+}
+
+/// How associated images are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AssociatedArg {
+    Jpeg,
+    Lossless,
 }
 
 fn tile_size(text: &str) -> Result<(u32, u32), String> {
@@ -122,6 +136,8 @@ pub(super) fn run(arguments: &WsiArgs, common: &Common) -> Result<ExitCode> {
         .tile_size(tile_width, tile_height)
         .drop_associated(arguments.drop.iter().map(String::as_str))
         .scrub_metadata(arguments.scrub_metadata)
+        .lossless_associated(arguments.associated == AssociatedArg::Lossless)
+        .overview(!arguments.no_overview)
         .workers(common.workers)
         .options(WriteOptions::new().overwrite(arguments.overwrite));
     if let Some(mpp) = arguments.mpp {

@@ -5,16 +5,17 @@ use std::path::Path;
 use iac_ops::Progress;
 use serde_json::{Map, Value, json};
 
+use super::levels::{Levels, smaller};
 use super::profile::{Choice, choose, codec_error, encode, encoder};
 use super::raster::StoredRaster;
 use super::source::{Description, NativeTiles, RasterSource};
 use super::{DEFAULT_TILE, WsiImportSummary, WsiImporter, in_order};
 use crate::error::{AdapterError, Result};
 use crate::task::Task;
-use crate::wsi::TRANSCODE_EXTENSION;
 use crate::wsi::codec_params::RasterCodec;
 use crate::wsi::schema::Mpp;
 use crate::wsi::write::{EncodedTile, WsiAssociated, WsiHeader, WsiPackWriter};
+use crate::wsi::{OVERVIEW_EXTENSION, TRANSCODE_EXTENSION};
 
 /// A tile as it goes into the pack.
 pub(super) struct MadeTile {
@@ -22,6 +23,46 @@ pub(super) struct MadeTile {
     pub(super) payload: Vec<u8>,
     /// The bytes that it was made of, where they do not come back from the payload.
     pub(super) original: Option<Vec<u8>>,
+    /// Averages at 1/8, where an overview is made.
+    pub(super) small: Option<Vec<u8>>,
+}
+
+/// Where tiles go.
+pub(super) struct Sink<'a> {
+    pub(super) writer: &'a mut WsiPackWriter,
+    pub(super) levels: Option<Levels>,
+}
+
+impl Sink<'_> {
+    /// Whether tiles are to bring averages along.
+    pub(super) const fn wants_small(&self) -> bool {
+        self.levels.is_some()
+    }
+
+    fn push(&mut self, tile: MadeTile) -> Result<()> {
+        let MadeTile { place: (x, y), payload, original, small } = tile;
+        self.writer.push_tile(&EncodedTile { x, y, payload: &payload })?;
+        if let Some(original) = original {
+            self.writer.push_private(&format!("iac.jpeg/{x}/{y}"), &original)?;
+        }
+        if let (Some(small), Some(levels)) = (small, &mut self.levels) {
+            levels.add((x, y), &small, self.writer)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left of levels, and says in the header that they are there.
+    pub(super) fn finish(self) -> Result<()> {
+        if let Some(levels) = self.levels {
+            levels.finish(self.writer)?;
+            let extensions =
+                self.writer.extra_mut().entry("extensions").or_insert_with(|| json!([]));
+            if let Value::Array(extensions) = extensions {
+                extensions.push(OVERVIEW_EXTENSION.into());
+            }
+        }
+        Ok(())
+    }
 }
 
 impl WsiImporter {
@@ -49,17 +90,19 @@ impl WsiImporter {
                 let strategy = strategy(&header.selection);
                 let mut writer = WsiPackWriter::create(pack, header, &self.write)?;
                 let raster = StoredRaster::new(source, native.tile);
-                self.tiles(
-                    &raster,
-                    raster.places(),
-                    "copying tiles",
-                    progress,
-                    &mut writer,
-                    |place| {
-                        let payload = source.native_tile(place.0, place.1)?;
-                        Ok(payload.map(|payload| MadeTile { place, payload, original: None }))
-                    },
-                )?;
+                let mut sink = self.sink(&raster, &mut writer, [255; 3], false)?;
+                let wants_small = sink.wants_small();
+                let make = |place: (u32, u32)| {
+                    let Some(payload) = source.native_tile(place.0, place.1)? else {
+                        return Ok(None);
+                    };
+                    let small = wants_small
+                        .then(|| small_of(source, &raster, place, &payload))
+                        .transpose()?;
+                    Ok(Some(MadeTile { place, payload, original: None, small }))
+                };
+                self.tiles(&raster, raster.places(), "copying tiles", progress, &mut sink, make)?;
+                sink.finish()?;
                 (writer, strategy)
             }
             Choice::Transcoded => {
@@ -81,11 +124,17 @@ impl WsiImporter {
                 let codec = encoder(lossless, distance, self.effort).map_err(codec_error)?;
                 let mut writer = WsiPackWriter::create(pack, header, &self.write)?;
                 let stored = scan.stored.iter().copied();
-                self.tiles(&raster, stored, "encoding tiles", progress, &mut writer, |place| {
+                let mut sink = self.sink(&raster, &mut writer, scan.background, lossless)?;
+                let wants_small = sink.wants_small();
+                let width = usize::try_from(tile.0).unwrap_or(usize::MAX);
+                let make = |place: (u32, u32)| {
                     let pixels = raster.padded(place, scan.background)?;
                     let payload = encode(&codec, &pixels, tile).map_err(codec_error)?;
-                    Ok(Some(MadeTile { place, payload, original: None }))
-                })?;
+                    let small = wants_small.then(|| smaller(&pixels, width));
+                    Ok(Some(MadeTile { place, payload, original: None, small }))
+                };
+                self.tiles(&raster, stored, "encoding tiles", progress, &mut sink, make)?;
+                sink.finish()?;
                 (writer, strategy)
             }
         };
@@ -119,22 +168,35 @@ impl WsiImporter {
         places: impl Iterator<Item = (u32, u32)> + Send,
         what: &str,
         progress: &dyn Progress,
-        writer: &mut WsiPackWriter,
+        sink: &mut Sink<'_>,
         make: impl Fn((u32, u32)) -> Result<Option<MadeTile>> + Sync,
     ) -> Result<()> {
         let (across, down) = raster.grid();
         let task = Task::begin(progress, what, Some(across.saturating_mul(down)));
         let cost = raster.tile_bytes().saturating_mul(4);
         in_order(places, self, progress, cost, make, |tile| {
-            if let Some(MadeTile { place: (x, y), payload, original }) = tile {
-                writer.push_tile(&EncodedTile { x, y, payload: &payload })?;
-                if let Some(original) = original {
-                    writer.push_private(&format!("iac.jpeg/{x}/{y}"), &original)?;
-                }
+            if let Some(tile) = tile {
+                sink.push(tile)?;
             }
             task.advance(1);
             Ok(())
         })
+    }
+
+    /// Where the tiles of a raster go.
+    pub(super) fn sink<'a>(
+        &self,
+        raster: &StoredRaster<'_>,
+        writer: &'a mut WsiPackWriter,
+        background: [u8; 3],
+        lossless: bool,
+    ) -> Result<Sink<'a>> {
+        let levels = if self.overview {
+            Levels::new(raster, background, lossless, self.effort)?
+        } else {
+            None
+        };
+        Ok(Sink { writer, levels })
     }
 
     fn header(&self, description: &Description, mpp: Mpp, provenance: &str) -> WsiHeader {
@@ -194,8 +256,21 @@ impl WsiImporter {
             }
             crate::task::check_cancelled(progress)?;
             let pixels = source.read_associated(position)?;
-            let payload =
-                encode(&codec, &pixels, (image.width, image.height)).map_err(codec_error)?;
+            let size = (image.width, image.height);
+            let kept = if self.lossless_associated {
+                None
+            } else {
+                let jpeg = source.associated_jpeg(position)?;
+                jpeg.and_then(|jpeg| self.transcoded_image(&jpeg, &pixels, size))
+            };
+            let mut info = if self.scrub { Map::new() } else { image.info.clone() };
+            let payload = match kept {
+                Some(payload) => {
+                    info.insert("iac.stored".to_owned(), "jpeg_transcode".into());
+                    payload
+                }
+                None => encode(&codec, &pixels, size).map_err(codec_error)?,
+            };
             images.push(WsiAssociated {
                 name: image.name.clone(),
                 width: image.width,
@@ -204,10 +279,16 @@ impl WsiImporter {
                 icc: image.icc.clone(),
                 source_mode: image.mode.clone(),
                 composited_on_white: image.has_alpha,
-                source_info: if self.scrub { Map::new() } else { image.info.clone() },
+                source_info: info,
             });
         }
         Ok(images)
+    }
+
+    #[cfg(not(feature = "jxl"))]
+    #[allow(clippy::unused_self, reason = "needs libjxl")]
+    const fn transcoded_image(&self, _: &[u8], _: &[u8], _: (u32, u32)) -> Option<Vec<u8>> {
+        None
     }
 
     #[cfg(not(feature = "jxl"))]
@@ -220,6 +301,23 @@ impl WsiImporter {
     ) -> Result<u64> {
         Err(codec_error(iac_codec::CodecError::MissingFeature { name: "jxl", feature: "jxl" }))
     }
+}
+
+/// Averages at 1/8 of a tile that is passed on: decoded at that size where its codec can.
+pub(super) fn small_of(
+    source: &dyn RasterSource,
+    raster: &StoredRaster<'_>,
+    place: (u32, u32),
+    payload: &[u8],
+) -> Result<Vec<u8>> {
+    let valid = raster.valid(place);
+    let is_whole = (valid.width, valid.height) == (raster.tile.0.into(), raster.tile.1.into());
+    // What a scanner puts outside of the raster is none of the averages' business.
+    if is_whole && let Some(small) = source.small_tile(place, payload)? {
+        return Ok(small);
+    }
+    let width = usize::try_from(raster.tile.0).unwrap_or(usize::MAX);
+    Ok(smaller(&raster.padded(place, [255; 3])?, width))
 }
 
 fn native_of(source: &dyn RasterSource) -> Result<&NativeTiles> {

@@ -11,6 +11,7 @@
 //! ```
 
 mod build;
+mod levels;
 mod plain;
 mod profile;
 mod raster;
@@ -76,6 +77,8 @@ pub struct WsiImporter {
     mpp_is_stored: bool,
     drop: Vec<String>,
     scrub: bool,
+    lossless_associated: bool,
+    overview: bool,
     workers: Option<NonZeroUsize>,
     memory: u64,
     limits: Limits,
@@ -126,6 +129,8 @@ impl WsiImporter {
             mpp_is_stored: false,
             drop: Vec::new(),
             scrub: false,
+            lossless_associated: false,
+            overview: true,
             workers: None,
             memory: 96 << 20,
             limits: Limits::default(),
@@ -197,6 +202,24 @@ impl WsiImporter {
     #[must_use]
     pub const fn scrub_metadata(mut self, scrub: bool) -> Self {
         self.scrub = scrub;
+        self
+    }
+
+    /// Whether associated images that are JPEG in the source are stored by their exact pixels, as the
+    /// reference has it, and not as the same JPEG in the form of JPEG XL, which takes a fraction of
+    /// the bytes and differs by some levels; default no.
+    #[must_use]
+    pub const fn lossless_associated(mut self, lossless: bool) -> Self {
+        self.lossless_associated = lossless;
+        self
+    }
+
+    /// Whether averages at 1/8 and 1/64 are made and kept in the pack, which let coarse regions be
+    /// read fast; default yes. Slides get none whose averages would have less than 512 pixels along
+    /// both sides, or whose tiles have sides that are no multiples of 8.
+    #[must_use]
+    pub const fn overview(mut self, overview: bool) -> Self {
+        self.overview = overview;
         self
     }
 

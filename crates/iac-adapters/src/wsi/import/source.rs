@@ -126,6 +126,13 @@ pub(crate) trait RasterSource: Sync {
         Ok(None)
     }
 
+    /// Rows of RGB of such a tile at 1/8, each pixel the average of a square, where that can be had
+    /// cheaper than from all pixels.
+    fn small_tile(&self, place: (u32, u32), payload: &[u8]) -> Result<Option<Vec<u8>>> {
+        let _ = (place, payload);
+        Ok(None)
+    }
+
     /// The associated images.
     fn associated(&self) -> &[AssociatedSource] {
         &[]
@@ -135,6 +142,12 @@ pub(crate) trait RasterSource: Sync {
     fn read_associated(&self, position: usize) -> Result<Vec<u8>> {
         let _ = position;
         Ok(Vec::new())
+    }
+
+    /// An associated image as a whole JPEG file, where it is one in the source but for how it is cut.
+    fn associated_jpeg(&self, position: usize) -> Result<Option<Vec<u8>>> {
+        let _ = position;
+        Ok(None)
     }
 
     /// Places of the raster for which the source has no data.

@@ -7,7 +7,7 @@ use std::path::Path;
 use iac_codec::jpeg::{EncodedColorSpace, JpegOptions};
 use iac_codec::{
     Codec, CodecError, CodecSpec, DecodeOptions, Image, Limits, Parameters, Registry, SampleType,
-    SamplesRef,
+    SamplesRef, Scale,
 };
 
 use super::file::TiffFile;
@@ -49,6 +49,27 @@ impl ChunkDecoder {
     /// The codec of tiles that are streams of their own.
     pub(crate) fn codec(&self) -> Result<Option<&Codec>, CodecError> {
         self.codec.as_ref().map(|codec| codec.as_ref().map_err(Clone::clone)).transpose()
+    }
+
+    /// Decodes a JPEG tile at 1/8 of its size; nothing where that is not possible.
+    pub(crate) fn eighth(
+        &self,
+        page: &Page,
+        payload: &[u8],
+    ) -> Result<Option<Vec<u8>>, CodecError> {
+        let Some(codec) = self.codec()? else { return Ok(None) };
+        let layout = &page.layout;
+        let can = layout.compression == Compression::Jpeg
+            && codec.image_capabilities()?.scales.contains(&Scale::Eighth);
+        if !can {
+            return Ok(None);
+        }
+        let options = DecodeOptions::from(self.limits).with_scale(Scale::Eighth);
+        let image = codec.decode_image(payload, &options)?;
+        let shape = image.shape();
+        let fits = u64::from(shape.width()).saturating_mul(8) == layout.chunk.0
+            && u64::from(shape.height()).saturating_mul(8) == layout.chunk.1;
+        if fits { to_rgb(&image, layout.photometric).map(Some) } else { Ok(None) }
     }
 
     /// Decodes a chunk; nothing where the file has none.

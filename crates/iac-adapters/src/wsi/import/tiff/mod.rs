@@ -7,8 +7,10 @@
 mod aperio;
 mod chunk;
 pub(crate) mod file;
+mod joined;
 mod page;
 pub(crate) mod tags;
+mod vendor;
 
 use std::path::Path;
 
@@ -25,11 +27,11 @@ use crate::wsi::cache::Cache;
 use crate::wsi::codec_params::TileColors;
 use crate::wsi::schema::Mpp;
 use crate::wsi::tile::own_colors;
-use aperio::Aperio;
 use chunk::{ChunkDecoder, failed, passed_on, place};
 use file::TiffFile;
 use page::{Outline, Page};
 use tags::{Compression, Photometric};
+use vendor::Vendor;
 
 /// Pixels that an associated image may have.
 const MAX_ASSOCIATED: u64 = 64 << 20;
@@ -67,18 +69,14 @@ impl TiffSource {
         let suffix = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
         let suffix = suffix.to_ascii_lowercase();
         let text = file.text(0, tags::IMAGE_DESCRIPTION)?.unwrap_or_default();
-        refuse_other_formats(&file, &suffix, &text)?;
+        let vendor = Vendor::of(&file, &suffix, &text)?;
         let page = Page::read(&file, 0)?;
         let is_known = matches!(suffix.as_str(), "svs" | "tif" | "tiff");
-        let aperio = Aperio::parse(&text);
         let resolution = Resolution::read(&file)?;
-        let storage = storage(&file, &page, aperio.as_ref());
-        let mpp = match aperio.as_ref().and_then(Aperio::mpp) {
-            Some(mpp) => Some(StatedMpp { mpp: Mpp::both(mpp), place: "aperio.MPP" }),
-            None => {
-                resolution.mpp().map(|mpp| StatedMpp { mpp, place: "XResolution and YResolution" })
-            }
-        };
+        let storage = storage(&file, &page, &vendor);
+        let from_tags = || resolution.mpp().map(|mpp| (mpp, "XResolution and YResolution"));
+        let mpp = vendor.mpp(&text).or_else(from_tags);
+        let mpp = mpp.map(|(mpp, place)| StatedMpp { mpp, place });
         let native = native_tiles(&page)?;
         let description = Description {
             width: page.width,
@@ -89,7 +87,7 @@ impl TiffSource {
             format: if is_known { suffix } else { "tiff".to_owned() },
             mode: mode(&page),
             storage,
-            info: info(&page, &text, aperio.as_ref(), &resolution, mpp.as_ref()),
+            info: info(&page, &text, &vendor, &resolution, mpp.as_ref()),
             icc: page.icc.clone(),
             keeps_associated: true,
         };
@@ -104,15 +102,17 @@ impl TiffSource {
             associated_pages: Vec::new(),
             limits,
         };
-        opened.find_associated(aperio.is_some())?;
+        opened.find_associated(&vendor)?;
         Ok(opened)
     }
 
     /// Finds the pages that are neither the raster nor a smaller version of it.
-    fn find_associated(&mut self, is_aperio: bool) -> Result<()> {
+    fn find_associated(&mut self, vendor: &Vendor) -> Result<()> {
+        let first = Outline::read(&self.file, 0)?;
         for number in 1..self.file.pages() {
             let outline = Outline::read(&self.file, number)?;
-            if self.is_level(&outline, is_aperio) {
+            let text = self.file.text(number, tags::IMAGE_DESCRIPTION)?.unwrap_or_default();
+            if vendor.is_level(&first, &outline, &text) {
                 continue;
             }
             let page = Page::read(&self.file, number)?;
@@ -125,7 +125,7 @@ impl TiffSource {
                     page.width, page.height
                 )));
             };
-            let base = self.associated_name(&page, is_aperio);
+            let base = vendor.associated_name(number, page.subfile_type, &text);
             let mut name = base.clone();
             let mut count = 1_u32;
             while self.associated.iter().any(|image| image.name == name) {
@@ -138,45 +138,13 @@ impl TiffSource {
                 height,
                 mode: mode(&page),
                 has_alpha: page.layout.has_alpha,
-                shows: Aperio::associated(page.description.as_deref().unwrap_or_default()),
+                shows: vendor.shows(&text),
                 icc: page.icc,
                 info: Map::new(),
             });
             self.associated_pages.push(number);
         }
         Ok(())
-    }
-
-    fn is_level(&self, outline: &Outline, is_aperio: bool) -> bool {
-        // Aperio's associated images are in strips, and its levels in tiles.
-        if is_aperio {
-            return outline.tiled;
-        }
-        let reduced = outline.subfile_type & 1 == 1;
-        let (width, height) = (self.page.width, self.page.height);
-        let scale = width.checked_div(outline.width).unwrap_or(0);
-        let smaller = outline.width < width && outline.height < height;
-        // The sides of levels are rounded, one after the other.
-        let expected = outline.width.saturating_mul(height).checked_div(width).unwrap_or(0);
-        let same_form = expected.abs_diff(outline.height) <= 1 && scale >= 2;
-        smaller && (reduced || (same_form && outline.tiled == self.page.layout.tiled))
-    }
-
-    fn associated_name(&self, page: &Page, is_aperio: bool) -> String {
-        let text = page.description.as_deref().unwrap_or_default();
-        // The second page of an SVS file is called a thumbnail by every reader, whatever it says.
-        let known = if !is_aperio {
-            None
-        } else if page.number == 1 {
-            Some("thumbnail")
-        } else {
-            Aperio::associated(text).or(match page.subfile_type {
-                1 => Some("label"),
-                9 => Some("macro"),
-                _ => None,
-            })
-        };
-        known.map_or_else(|| format!("page_{}", page.number.saturating_add(1)), str::to_owned)
     }
 
     /// A decoded chunk; nothing where the file has none.
@@ -270,6 +238,12 @@ impl RasterSource for TiffSource {
         Ok(Some(payload))
     }
 
+    fn small_tile(&self, (x, y): (u32, u32), payload: &[u8]) -> Result<Option<Vec<u8>>> {
+        let fail =
+            |source| failed(self.file.path(), &place(&self.page, x.into(), y.into()), source);
+        self.decoder.eighth(&self.page, payload).map_err(fail)
+    }
+
     fn associated(&self) -> &[AssociatedSource] {
         &self.associated
     }
@@ -300,6 +274,13 @@ impl RasterSource for TiffSource {
             }
         }
         Ok(out)
+    }
+
+    fn associated_jpeg(&self, position: usize) -> Result<Option<Vec<u8>>> {
+        let number = self.associated_pages.get(position).copied().unwrap_or_default();
+        let page = Page::read(&self.file, number)?;
+        let Some(stream) = joined::joined(&self.file, &page)? else { return Ok(None) };
+        Ok(joined::complete(&page, &stream))
     }
 
     fn missing(&self) -> u64 {
@@ -345,38 +326,6 @@ fn copy(
         to.get_mut(target..target.checked_add(length)?)?.copy_from_slice(source);
     }
     Some(())
-}
-
-/// Refuses formats whose first page is not the raster, or not all of it.
-fn refuse_other_formats(file: &TiffFile, suffix: &str, text: &str) -> Result<()> {
-    let named = match suffix {
-        "scn" => Some("Leica SCN"),
-        "bif" => Some("Ventana BIF"),
-        "ndpi" => Some("Hamamatsu NDPI"),
-        "qptiff" => Some("PerkinElmer QPTIFF"),
-        _ => None,
-    };
-    let found = if text.contains("www.leica-microsystems.com/scn") {
-        Some("Leica SCN")
-    } else if text.contains("PerkinElmer-QPI") {
-        Some("PerkinElmer QPTIFF")
-    } else if text.contains("<OME ") || text.contains("<OME>") {
-        Some("OME-TIFF")
-    } else if text.contains("DPUfsImport") {
-        Some("Philips TIFF")
-    } else if file.values(0, 700).is_ok_and(|xmp| {
-        matches!(xmp, Some(file::Values::Bytes(xmp)) if xmp.windows(6).any(|six| six == b"<iScan"))
-    }) {
-        Some("Ventana BIF")
-    } else if file.integer(0, tags::NDPI_VERSION)?.is_some() {
-        Some("Hamamatsu NDPI")
-    } else {
-        None
-    };
-    match named.or(found) {
-        Some(format) => Err(file.unsupported(format!("is a {format} file, which is not read yet"))),
-        None => Ok(()),
-    }
 }
 
 /// Resolution tags.
@@ -431,10 +380,10 @@ fn mode(page: &Page) -> String {
     .to_owned()
 }
 
-fn storage(file: &TiffFile, page: &Page, aperio: Option<&Aperio>) -> Storage {
+fn storage(file: &TiffFile, page: &Page, vendor: &Vendor) -> Storage {
     let layout = &page.layout;
     let name = tags::compression_name(layout.compression_number);
-    let stated = aperio.and_then(Aperio::codec);
+    let stated = vendor.codec();
     let lossy = match layout.compression {
         Compression::Jpeg | Compression::Jpeg2000 => Some(true),
         Compression::WebP | Compression::Jxl => None,
@@ -454,7 +403,7 @@ fn storage(file: &TiffFile, page: &Page, aperio: Option<&Aperio>) -> Storage {
 fn info(
     page: &Page,
     text: &str,
-    aperio: Option<&Aperio>,
+    vendor: &Vendor,
     resolution: &Resolution,
     mpp: Option<&StatedMpp>,
 ) -> Map<String, Value> {
@@ -466,8 +415,8 @@ fn info(
         put(&format!("tiffslide.{key}"), Value::Null);
     }
     put("tiffslide.comment", page.description.clone().map_or(Value::Null, Value::from));
-    put("tiffslide.vendor", aperio.map_or(Value::Null, |_| "aperio".into()));
-    put("tiffslide.objective-power", aperio.map_or(Value::Null, Aperio::power));
+    put("tiffslide.vendor", vendor.name().map_or(Value::Null, Value::from));
+    put("tiffslide.objective-power", vendor.power());
     put("tiffslide.mpp-x", mpp.map_or(Value::Null, |it| it.mpp.x.into()));
     put("tiffslide.mpp-y", mpp.map_or(Value::Null, |it| it.mpp.y.into()));
     put("tiffslide.series-index", 0.into());
@@ -484,9 +433,7 @@ fn info(
         put("tiff.XResolution", resolution.x.map_or(Value::Null, Value::from));
         put("tiff.YResolution", resolution.y.map_or(Value::Null, Value::from));
     }
-    if let Some(aperio) = aperio {
-        aperio.members(&mut info);
-    }
+    vendor.members(&mut info);
     info
 }
 
