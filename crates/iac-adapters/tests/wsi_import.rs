@@ -6,7 +6,8 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::arithmetic_side_effects,
-    clippy::cast_possible_truncation
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
 )]
 
 use std::collections::BTreeMap;
@@ -16,8 +17,8 @@ use std::path::{Path, PathBuf};
 use iac_adapters::AdapterError;
 use iac_adapters::validate::{ValidateOptions, validate_reader};
 use iac_adapters::wsi::{
-    Mpp, NativeRegion, Region, Resolution, WsiImportSummary, WsiImporter, WsiPackReader,
-    WsiProfile, WsiReadOptions,
+    DeepZoomOptions, Mpp, NativeRegion, Region, Resolution, WsiImportSummary, WsiImporter,
+    WsiPackReader, WsiProfile, WsiReadOptions,
 };
 use iac_codec::jxl::reconstruct_jpeg;
 use iac_codec::{CodecSpec, Limits, Registry, compiled_codecs};
@@ -361,18 +362,20 @@ fn cut_sources_never_make_a_pack_with_other_pixels() {
 #[test]
 fn altered_sources_give_packs_or_errors_but_no_panic() {
     let folder = tempfile::tempdir().unwrap();
+    let mut made = 0;
     for name in ["tiff_planar.tif", "tiff_1x1.tif", "tiff_two_pages.tif", "tiff_gray.tif"] {
         let whole = std::fs::read(input(name)).unwrap();
         let path = folder.path().join(name);
-        for at in 0..whole.len().min(600) {
+        for at in 0..whole.len().min(500) {
             let mut bytes = whole.clone();
             bytes[at] = bytes[at].wrapping_add(0x81);
             std::fs::write(&path, bytes).unwrap();
-            let limits = Limits::default().with_max_samples(1 << 22);
-            let importer = importer("s").profile(WsiProfile::Passthrough).limits(limits);
-            let _ = import(&importer, &path);
+            let limits = Limits::default().with_max_samples(1 << 20);
+            let importer = importer("s").profile(WsiProfile::Lossless).effort(1).limits(limits);
+            made += u32::from(import(&importer.native_mpp(Mpp::both(1.0)), &path).is_ok());
         }
     }
+    assert!(made > 100, "{made}");
 }
 
 #[test]
@@ -689,4 +692,61 @@ fn resolutions_that_no_scanner_has_must_be_given() {
     bytes[0..2].copy_from_slice(b"MM");
     std::fs::write(&path, &bytes).unwrap();
     assert!(import(&importer("s"), &path).is_err());
+}
+
+/// The size and pixels of a PNG file of RGB.
+fn decoded(path: &Path) -> (usize, usize, Vec<u8>) {
+    let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
+    let mut reader = png::Decoder::new(file).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let frame = reader.next_frame(&mut pixels).unwrap();
+    pixels.truncate(frame.buffer_size());
+    (frame.width as usize, frame.height as usize, pixels)
+}
+
+#[test]
+fn deep_zoom_folders_have_the_native_pixels_and_every_size() {
+    let (_, bytes) =
+        import(&importer("s").effort(1).tile_size(128, 128), &input("tiff_deflate.tif")).unwrap();
+    let slide = open(&bytes);
+    let (width, height) = (700_usize, 500_usize);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slide.dzi");
+    let mut options = DeepZoomOptions::new();
+    options.quality = None;
+    options.workers = NonZeroUsize::new(2).unwrap();
+    let summary = slide.export_deep_zoom(&path, &options, &NoProgress).unwrap();
+    assert_eq!(summary.levels, 11);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        text.contains("Overlap=\"1\" TileSize=\"254\"><Size Width=\"700\" Height=\"500\"/>"),
+        "{text}"
+    );
+    let native = pixels(&slide);
+    for row in 0..2 {
+        for column in 0..3 {
+            let file = summary.folder.join(format!("10/{column}_{row}.png"));
+            let (tile_width, tile_height, tile) = decoded(&file);
+            let start = |at: usize| (at * 254).saturating_sub(1);
+            let (left, top) = (start(column), start(row));
+            assert_eq!(tile_width, ((column + 1) * 254 + 1).min(width) - left);
+            assert_eq!(tile_height, ((row + 1) * 254 + 1).min(height) - top);
+            for (y, line) in tile.chunks(tile_width * 3).enumerate() {
+                let at = ((top + y) * width + left) * 3;
+                assert_eq!(line, &native[at..at + line.len()], "{column} {row} {y}");
+            }
+        }
+    }
+    let (small_width, small_height, _) = decoded(&summary.folder.join("8/0_0.png"));
+    assert_eq!((small_width, small_height), (175, 125));
+    assert_eq!(decoded(&summary.folder.join("0/0_0.png")).0, 1);
+    // What is there already stays.
+    let error = slide.export_deep_zoom(&path, &options, &NoProgress).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(summary.folder.join("0/0_0.png").exists());
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let other = folder.path().join("other.dzi");
+    assert!(slide.export_deep_zoom(&other, &options, &cancel).unwrap_err().is_cancelled());
+    assert!(!folder.path().join("other_files").exists());
 }

@@ -20,6 +20,7 @@
 //! | [`build_overview`] | derived area averages at 1/8 and 1/64, which make [`Resolution::Fast`] fast |
 //! | [`TissueMask`], [`GridSampler`] | which regions of a slide show tissue |
 //! | [`WsiPackWriter`] | writing packs of encoded tiles |
+//! | [`DeepZoomOptions`] | writing a slide as a Deep Zoom folder |
 //! | `WsiImporter` | importing slides (feature `wsi-import`) |
 //! | `to_srgb` | colours by the slide's own profile (feature `wsi-icc`) |
 
@@ -28,6 +29,7 @@ mod cache;
 mod codec_params;
 #[cfg(feature = "wsi-icc")]
 mod color;
+mod deepzoom;
 mod fast;
 #[cfg(feature = "wsi-import")]
 mod import;
@@ -55,6 +57,7 @@ pub use batch::RegionBatch;
 pub use codec_params::{RasterCodec, TileColors};
 #[cfg(feature = "wsi-icc")]
 pub use color::{SrgbTransform, to_srgb};
+pub use deepzoom::{DeepZoomOptions, DeepZoomSummary};
 #[cfg(feature = "wsi-import")]
 pub use import::{WsiImportSummary, WsiImporter, WsiProfile};
 pub use metadata::AssociatedImage;

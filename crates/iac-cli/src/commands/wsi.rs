@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use iatrocache::adapters::AdapterError;
 use iatrocache::adapters::wsi::{
-    Mpp, NativeRegion, OnDamage, OverviewOptions, Region, RegionImage, Resolution, WSI_IMAGE,
-    WsiOpenOptions, WsiPackReader, WsiReadOptions, build_overview,
+    DeepZoomOptions, Mpp, NativeRegion, OnDamage, OverviewOptions, Region, RegionImage, Resolution,
+    WSI_IMAGE, WsiOpenOptions, WsiPackReader, WsiReadOptions, build_overview,
 };
 use iatrocache::ops::OpsError;
 use iatrocache::ops::montage::{MontageOptions, Renderer};
@@ -47,6 +47,7 @@ enum Action {
     Icc(IccArgs),
     Overview(OverviewArgs),
     Original(OriginalArgs),
+    Deepzoom(DeepzoomArgs),
 }
 
 /// Read a region by micrometres
@@ -221,6 +222,39 @@ struct OriginalArgs {
     overwrite: bool,
 }
 
+/// Write the slide as a Deep Zoom folder, which viewers in web pages read
+///
+/// NAME.dzi describes it, and NAME_files beside it has the tiles. PNG tiles have the native pixels.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iac wsi deepzoom slide.pat.iac -o slide.dzi
+  iac wsi deepzoom slide.pat.iac -o slide.dzi --png --exact
+
+With --json, one object: {\"path\",\"folder\",\"levels\",\"tiles\"}.")]
+struct DeepzoomArgs {
+    /// The pack
+    path: PathBuf,
+    /// The description: NAME.dzi
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// The quality of JPEG tiles, from 1 to 100
+    #[arg(long, value_name = "Q", default_value_t = 90)]
+    quality: u8,
+    /// Write PNG tiles, which lose nothing
+    #[arg(long, conflicts_with = "quality")]
+    png: bool,
+    /// Pixels of tiles, without what they share
+    #[arg(long, value_name = "N", default_value_t = 254)]
+    tile_size: u32,
+    /// Pixels that tiles share with each neighbour
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    overlap: u32,
+    /// Average all native pixels for the smaller sizes too
+    #[arg(long)]
+    exact: bool,
+}
+
 /// What pixels are made of.
 #[derive(Debug, Args)]
 struct Quality {
@@ -290,6 +324,7 @@ pub(crate) fn run(arguments: &WsiArgs, common: &Common) -> Result<ExitCode> {
         Action::Icc(arguments) => icc(arguments, common),
         Action::Overview(arguments) => overview(arguments, common),
         Action::Original(arguments) => original(arguments, common),
+        Action::Deepzoom(arguments) => deepzoom(arguments, common),
     }
 }
 
@@ -612,6 +647,38 @@ fn original(arguments: &OriginalArgs, common: &Common) -> Result<ExitCode> {
         out.json(&json!({ "path": shown(&arguments.output), "bytes": bytes }))?;
     } else {
         out.line(&format!("{} in {}", human::bytes(bytes), human_safe(&shown(&arguments.output))))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn deepzoom(arguments: &DeepzoomArgs, common: &Common) -> Result<ExitCode> {
+    let slide = open(&arguments.path, common)?;
+    let mut options = DeepZoomOptions::new();
+    options.tile = arguments.tile_size;
+    options.overlap = arguments.overlap;
+    options.quality = (!arguments.png).then_some(arguments.quality);
+    options.resolution = if arguments.exact { Resolution::Exact } else { Resolution::Fast };
+    options.workers = workers(common);
+    let progress = Shown::new(common, Unit::Rows);
+    let writing = interrupt::writing()?;
+    let summary = slide.export_deep_zoom(&arguments.output, &options, &progress)?;
+    drop(writing);
+    let mut out = Out::new();
+    if common.json {
+        out.json(&json!({
+            "path": shown(&summary.path),
+            "folder": shown(&summary.folder),
+            "levels": summary.levels,
+            "tiles": summary.tiles,
+        }))?;
+    } else {
+        out.line(&format!(
+            "{} of {} sizes described by {}",
+            human::counted(summary.tiles, "tile"),
+            summary.levels,
+            human_safe(&shown(&summary.path))
+        ))?;
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)

@@ -142,7 +142,8 @@ impl WsiImporter {
         let stored_tiles = writer.tiles();
         let background_tiles = writer.cells().saturating_sub(stored_tiles);
         let associated = self.associated(source, progress)?;
-        let names = associated.iter().map(|image| image.name.clone()).collect();
+        let mut names: Vec<_> = associated.iter().map(|image| image.name.clone()).collect();
+        names.sort_unstable();
         let metadata = self.metadata(description, provenance);
         let written = writer.finish(metadata, description.icc.as_deref(), associated)?;
         let (width, height) = description.stored_size();

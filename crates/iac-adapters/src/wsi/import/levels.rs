@@ -125,7 +125,8 @@ impl Levels {
         let line = usize::try_from(self.tile.0).unwrap_or(1).saturating_mul(3).max(1);
         let row = width.saturating_mul(3).max(1);
         for (column, left) in (0_u32..).zip((0..row).step_by(line)) {
-            let mut tile = Vec::with_capacity(line.saturating_mul(pixels.len() / row));
+            let mut tile =
+                Vec::with_capacity(pixels.len().checked_div(row).unwrap_or(0).saturating_mul(line));
             for pixels in pixels.chunks_exact(row) {
                 let part = pixels.get(left..left.saturating_add(line));
                 tile.extend_from_slice(part.unwrap_or_default());

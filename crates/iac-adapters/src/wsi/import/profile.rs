@@ -359,17 +359,17 @@ pub(super) fn codec_error(source: CodecError) -> AdapterError {
 
 /// The tiles that are tried: all, or some that lie about evenly.
 fn sampled(stored: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    const STEPS: usize = SAMPLES - 1;
     if stored.len() <= SAMPLES {
         return stored.to_vec();
     }
     let last = stored.len().saturating_sub(1);
-    let steps = SAMPLES.saturating_sub(1);
     let mut positions: Vec<usize> = (0..SAMPLES)
         .map(|step| {
             // Halves go to the even neighbour.
             let product = step.saturating_mul(last);
-            let (whole, rest) = (product / steps.max(1), product % steps.max(1));
-            let up = match rest.saturating_mul(2).cmp(&steps) {
+            let (whole, rest) = (product / STEPS, product % STEPS);
+            let up = match rest.saturating_mul(2).cmp(&STEPS) {
                 std::cmp::Ordering::Less => false,
                 std::cmp::Ordering::Equal => whole % 2 == 1,
                 std::cmp::Ordering::Greater => true,

@@ -60,7 +60,8 @@ impl Aperio {
         into.insert("aperio.Header".to_owned(), self.header.clone().into());
         for (key, text) in &self.items {
             let value = number(text);
-            if value.is_number() && value.to_string() != *text {
+            let as_text = value.to_string();
+            if value.is_number() && as_text != *text {
                 into.insert(format!("iac.text.aperio.{key}"), text.clone().into());
             }
             into.insert(format!("aperio.{key}"), value);
