@@ -21,7 +21,7 @@ use iac_adapters::wsi::{
     WsiPackReader, WsiProfile, WsiReadOptions,
 };
 use iac_codec::jxl::reconstruct_jpeg;
-use iac_codec::{CodecSpec, Limits, Registry, compiled_codecs};
+use iac_codec::{CodecSpec, DecodeOptions, Limits, Registry, compiled_codecs};
 use iac_format::ErrorKind;
 use iac_ops::{Cancel, NoProgress};
 use iac_reader::PackReader;
@@ -258,7 +258,6 @@ fn sources_that_cannot_become_packs_are_refused_with_a_reason() {
         ("tiff_jpeg_strips.tif", WsiProfile::Auto, ErrorKind::Unsupported, "no JPEG XL profile"),
         ("tiff_jpeg_strips.tif", WsiProfile::Passthrough, ErrorKind::Unsupported, "no strips"),
         ("tiff_deflate.tif", WsiProfile::Transcode, ErrorKind::Unsupported, "no JPEG tiles"),
-        ("tiff_ndpi_like.tif", WsiProfile::Auto, ErrorKind::Unsupported, "Hamamatsu NDPI"),
         ("not_tiff.svs", WsiProfile::Auto, ErrorKind::Decode, "is no TIFF file"),
         ("not_image.czi", WsiProfile::Auto, ErrorKind::Unsupported, "no image of a known kind"),
     ] {
@@ -749,4 +748,36 @@ fn deep_zoom_folders_have_the_native_pixels_and_every_size() {
     let other = folder.path().join("other.dzi");
     assert!(slide.export_deep_zoom(&other, &options, &cancel).unwrap_err().is_cancelled());
     assert!(!folder.path().join("other_files").exists());
+}
+
+#[test]
+fn restart_intervals_of_ndpi_files_become_tiles() {
+    let source = input("tiff_ndpi_like.tif");
+    let (summary, passed) = import(&importer("s"), &source).unwrap();
+    is_valid(&passed);
+    assert_eq!((summary.codec, summary.stored_tiles), ("jpeg", 4));
+    // The whole strip is one JPEG file, small enough here to be decoded at once.
+    let bytes = std::fs::read(&source).unwrap();
+    let codec = Registry::global().create(&CodecSpec::new("jpeg", Default::default())).unwrap();
+    let whole = codec.decode_image(&bytes[848..848 + 4981], &DecodeOptions::default()).unwrap();
+    let iac_codec::SamplesRef::U8(whole) = whole.samples() else { panic!() };
+    assert_eq!(pixels(&open(&passed)), whole);
+    let (_, encoded) =
+        import(&importer("s").profile(WsiProfile::Lossless).effort(1), &source).unwrap();
+    assert_eq!(pixels(&open(&encoded)), whole);
+    let (summary, transcoded) =
+        import(&importer("s").profile(WsiProfile::Transcode), &source).unwrap();
+    assert_eq!(summary.kept_tiles, 0);
+    assert_eq!(pixels(&open(&transcoded)), whole);
+    // A list that is wrong, and a stream that is cut into.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.ndpi");
+    for at in (322..322 + 512).chain(848..1500) {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 0x55;
+        std::fs::write(&path, bytes).unwrap();
+        if let Ok((_, bytes)) = import(&importer("s").profile(WsiProfile::Passthrough), &path) {
+            PackReader::from_bytes(bytes).unwrap();
+        }
+    }
 }

@@ -44,7 +44,11 @@ fn a_slide_is_packed_and_its_tiles_come_back() {
         std::fs::read(file).unwrap()
     };
     assert_eq!(tile(&kept, "a.jpg"), tile(&smaller, "b.jpg"));
-    iac!["validate", &smaller].succeeded();
+    iac!["validate", "--input", &smaller].succeeded();
+    let zoom = folder.path().join("kept.dzi");
+    let told = iac!["wsi", "deepzoom", &kept, "-o", &zoom, "--png", "--json"].succeeded().json();
+    assert_eq!((&told["levels"], &told["tiles"]), (&11.into(), &18.into()));
+    assert!(zoom.exists());
 }
 
 #[test]

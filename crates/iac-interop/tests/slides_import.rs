@@ -131,6 +131,7 @@ fn forms_of_our_own_are_read_and_accepted_by_the_reference() {
         ("tiff_empty_tile.tif", WsiProfile::Passthrough),
         ("tiff_gray.tif", WsiProfile::Lossless),
         ("tiff_planar.tif", WsiProfile::Auto),
+        ("tiff_ndpi_like.tif", WsiProfile::Auto),
     ] {
         let pack = folder.path().join(format!("{name}.pat.iac"));
         let importer = WsiImporter::new("s")

@@ -19,8 +19,8 @@ use crate::progress::{Shown, Unit};
 
 /// Import a whole slide
 ///
-/// Read are TIFF and BigTIFF files in tiles or strips, SVS files among them, and plain images (PNG,
-/// JPEG, BMP, WebP, JPEG XL). Without a profile, tiles are kept as they are, encoded without loss, or
+/// Read are TIFF and BigTIFF files in tiles or strips, among them SVS, NDPI, OME-TIFF, QPTIFF and
+/// Philips TIFF of bright fields, and plain images (PNG, JPEG, BMP, WebP, JPEG XL). Without a profile, tiles are kept as they are, encoded without loss, or
 /// with the smallest loss that makes the pack smaller, whichever suits the source.
 #[derive(Debug, Args)]
 #[command(after_help = "\

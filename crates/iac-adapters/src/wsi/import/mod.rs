@@ -60,8 +60,8 @@ pub enum WsiProfile {
     Transcode,
 }
 
-/// Imports slides: TIFF and BigTIFF files in tiles or strips, Aperio's SVS among them, and plain
-/// images.
+/// Imports slides: TIFF and BigTIFF files in tiles or strips, among them those of Aperio, Hamamatsu
+/// (below 4 GiB), Philips, `PerkinElmer` and OME of bright fields, and plain images.
 ///
 /// What a source says of its orientation is undone, and micrometres per pixel are taken from it
 /// unless given; they must be between 0.05 and 20 then, as a scanner's are.

@@ -93,17 +93,14 @@ impl ChunkDecoder {
         self.limits.check_samples(samples).map_err(|source| failed(file.path(), &what, source))?;
         let mut planes = Vec::new();
         for plane in 0..layout.planes() {
-            let Some((at, count)) = layout.span(x, y, plane) else {
+            let Some(bytes) = layout.bytes(file, &what, (x, y, plane), MAX_STORED)? else {
                 // All planes of a place are there, or none.
                 if plane == 0 {
                     return Ok(None);
                 }
                 return Err(file.decode(format!("{what} lacks its plane {plane}")));
             };
-            if count > MAX_STORED {
-                return Err(file.limit(format!("{what} has {count} bytes")));
-            }
-            planes.push(file.bytes(at, count, &what)?);
+            planes.push(bytes);
         }
         let pixels = if let Some(decoded) = self.image(page, &planes, (width, rows)) {
             decoded.map_err(|source| failed(file.path(), &what, source))?

@@ -1,4 +1,4 @@
-//! Slides in TIFF and BigTIFF files: Aperio's SVS, and generic ones, in tiles or strips.
+//! Slides in TIFF and BigTIFF files: those of several makers, and generic ones, in tiles or strips.
 //!
 //! The raster is the first page; pages that are smaller versions of it are passed over, further ones
 //! become associated images. Formats whose first page is not the raster, or whose tiles overlap, are
@@ -8,6 +8,7 @@ mod aperio;
 mod chunk;
 pub(crate) mod file;
 mod joined;
+mod ndpi;
 mod page;
 pub(crate) mod tags;
 mod vendor;
@@ -71,7 +72,7 @@ impl TiffSource {
         let text = file.text(0, tags::IMAGE_DESCRIPTION)?.unwrap_or_default();
         let vendor = Vendor::of(&file, &suffix, &text)?;
         let page = Page::read(&file, 0)?;
-        let is_known = matches!(suffix.as_str(), "svs" | "tif" | "tiff");
+        let is_known = matches!(suffix.as_str(), "svs" | "tif" | "tiff" | "ndpi");
         let resolution = Resolution::read(&file)?;
         let storage = storage(&file, &page, &vendor);
         let from_tags = || resolution.mpp().map(|mpp| (mpp, "XResolution and YResolution"));
@@ -112,7 +113,8 @@ impl TiffSource {
         for number in 1..self.file.pages() {
             let outline = Outline::read(&self.file, number)?;
             let text = self.file.text(number, tags::IMAGE_DESCRIPTION)?.unwrap_or_default();
-            if vendor.is_level(&first, &outline, &text) {
+            let lens = ndpi::lens(&self.file, number)?;
+            if vendor.is_level(&first, &outline, &text, lens) {
                 continue;
             }
             let page = Page::read(&self.file, number)?;
@@ -125,7 +127,7 @@ impl TiffSource {
                     page.width, page.height
                 )));
             };
-            let base = vendor.associated_name(number, page.subfile_type, &text);
+            let base = vendor.associated_name(number, page.subfile_type, &text, lens);
             let mut name = base.clone();
             let mut count = 1_u32;
             while self.associated.iter().any(|image| image.name == name) {
@@ -216,13 +218,11 @@ impl RasterSource for TiffSource {
     fn native_tile(&self, x: u32, y: u32) -> Result<Option<Vec<u8>>> {
         let what = place(&self.page, x.into(), y.into());
         let layout = &self.page.layout;
-        let Some((at, count)) = layout.span(x.into(), y.into(), 0) else {
+        let most = u64::from(u32::MAX);
+        let Some(bytes) = layout.bytes(&self.file, &what, (x.into(), y.into(), 0), most)? else {
             return Ok(None);
         };
-        if count > u64::from(u32::MAX) {
-            return Err(self.file.limit(format!("{what} has {count} bytes")));
-        }
-        let payload = passed_on(&self.page, self.file.bytes(at, count, &what)?);
+        let payload = passed_on(&self.page, bytes);
         let fail = |source| failed(self.file.path(), &what, source);
         if let Some(codec) = self.decoder.codec().map_err(fail)? {
             let found = codec.image_info(&payload).map_err(fail)?;
@@ -288,7 +288,7 @@ impl RasterSource for TiffSource {
         let mut missing = 0_u64;
         for y in 0..layout.grid.1 {
             for x in 0..layout.grid.0 {
-                missing = missing.saturating_add(u64::from(layout.span(x, y, 0).is_none()));
+                missing = missing.saturating_add(u64::from(!layout.has(x, y)));
             }
         }
         missing

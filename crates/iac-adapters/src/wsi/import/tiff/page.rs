@@ -1,6 +1,9 @@
 //! What a directory says about its image: size, samples, and where its tiles or strips are.
 
+use std::sync::Arc;
+
 use super::file::TiffFile;
+use super::ndpi::Ndpi;
 use super::tags::{self, Compression, Photometric};
 use crate::error::Result;
 
@@ -35,6 +38,8 @@ pub(crate) struct Layout {
     pub(crate) has_alpha: bool,
     offsets: Vec<u64>,
     counts: Vec<u64>,
+    /// Tiles that are put together from the restart intervals of one strip.
+    ndpi: Option<Arc<Ndpi>>,
 }
 
 /// An image of a file.
@@ -201,6 +206,7 @@ impl Layout {
             has_alpha,
             offsets: Vec::new(),
             counts: Vec::new(),
+            ndpi: None,
         };
         layout.read_chunks(file, page, outline)?;
         Ok(layout)
@@ -308,7 +314,46 @@ impl Layout {
             _ => list(counts_tag)?,
         };
         (self.offsets, self.counts) = (offsets, counts);
+        if !tiled && wanted == 1 && self.compression == Compression::Jpeg {
+            self.read_intervals(file, page, (width, height))?;
+        }
         Ok(())
+    }
+
+    /// Makes tiles of a strip whose restart intervals are listed.
+    fn read_intervals(&mut self, file: &TiffFile, page: usize, size: (u64, u64)) -> Result<()> {
+        let Some(strip) = self.span(0, 0, 0) else { return Ok(()) };
+        let Some(ndpi) = Ndpi::read(file, page, size, strip)? else { return Ok(()) };
+        self.tiled = true;
+        self.chunk = (ndpi.piece.0, ndpi.piece.1.saturating_mul(ndpi.rows));
+        self.grid = (ndpi.pieces.0, ndpi.pieces.1.div_ceil(ndpi.rows.max(1)));
+        self.ndpi = Some(Arc::new(ndpi));
+        Ok(())
+    }
+
+    /// The bytes of a chunk; nothing where there is none.
+    pub(crate) fn bytes(
+        &self,
+        file: &TiffFile,
+        what: &str,
+        (x, y, plane): (u64, u64, u64),
+        most: u64,
+    ) -> Result<Option<Vec<u8>>> {
+        if let Some(ndpi) = &self.ndpi {
+            return ndpi.tile(file, what, x, y).map(Some);
+        }
+        let Some((at, count)) = self.span(x, y, plane) else { return Ok(None) };
+        if count > most {
+            return Err(
+                file.limit(format!("{what} has {count} bytes, but at most {most} are read"))
+            );
+        }
+        file.bytes(at, count, what).map(Some)
+    }
+
+    /// Whether a place has data.
+    pub(crate) fn has(&self, x: u64, y: u64) -> bool {
+        self.ndpi.is_some() || self.span(x, y, 0).is_some()
     }
 
     /// Planes that are kept apart.

@@ -88,6 +88,9 @@ pub(crate) const ICC_PROFILE: u16 = 34675;
 /// A tag that Hamamatsu's scanners alone write.
 pub(crate) const NDPI_VERSION: u16 = 65420;
 
+/// Magnification of a page of such.
+pub(crate) const NDPI_LENS: u16 = 65421;
+
 /// A tag's name.
 pub(crate) fn name(tag: u16) -> String {
     let name = match tag {

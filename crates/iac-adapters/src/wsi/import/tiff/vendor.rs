@@ -17,6 +17,10 @@ const XMP: u16 = 700;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Vendor {
     Aperio(Aperio),
+    /// The magnification of the first page.
+    Hamamatsu {
+        lens: Option<f64>,
+    },
     /// XML with a DICOM-like list of attributes.
     Philips,
     /// `PerkinElmer` and Akoya.
@@ -35,8 +39,6 @@ impl Vendor {
             Some("Leica SCN")
         } else if suffix == "bif" || has_iscan(file) {
             Some("Ventana BIF")
-        } else if suffix == "ndpi" || file.integer(0, tags::NDPI_VERSION)?.is_some() {
-            Some("Hamamatsu NDPI")
         } else {
             None
         };
@@ -54,6 +56,17 @@ impl Vendor {
                  red, green and blue"
             )))
         };
+        if suffix == "ndpi" || file.integer(0, tags::NDPI_VERSION)?.is_some() {
+            // Larger files have offsets of 64 bits in a form of their own.
+            if file.size() > u64::from(u32::MAX) {
+                return Err(file.unsupported(format!(
+                    "is an NDPI file of {} bytes, but only those below 4 GiB are read",
+                    file.size()
+                )));
+            }
+            color("an NDPI")?;
+            return Ok(Self::Hamamatsu { lens: super::ndpi::lens(file, 0)? });
+        }
         if let Some(aperio) = Aperio::parse(text) {
             return Ok(Self::Aperio(aperio));
         }
@@ -78,6 +91,7 @@ impl Vendor {
     pub(super) const fn name(&self) -> Option<&'static str> {
         match self {
             Self::Aperio(_) => Some("aperio"),
+            Self::Hamamatsu { .. } => Some("hamamatsu"),
             Self::Philips => Some("philips"),
             Self::Qptiff => Some("perkinelmer"),
             Self::Ome { .. } | Self::Generic => None,
@@ -115,14 +129,21 @@ impl Vendor {
                 let y = size("PhysicalSizeY", "PhysicalSizeYUnit")?;
                 Some((Mpp { x, y }, "PhysicalSizeX and PhysicalSizeY"))
             }
-            Self::Qptiff | Self::Generic => None,
+            Self::Hamamatsu { .. } | Self::Qptiff | Self::Generic => None,
         }
         .filter(|(mpp, _)| mpp.is_valid())
     }
 
     /// Whether a page is a smaller version of the first one.
-    pub(super) fn is_level(&self, first: &Outline, page: &Outline, text: &str) -> bool {
+    pub(super) fn is_level(
+        &self,
+        first: &Outline,
+        page: &Outline,
+        text: &str,
+        lens: Option<f64>,
+    ) -> bool {
         match self {
+            Self::Hamamatsu { .. } => lens.is_some_and(|lens| lens > 0.0),
             // Their associated images are in strips, and their levels in tiles.
             Self::Aperio(_) | Self::Philips => page.tiled,
             Self::Qptiff => {
@@ -156,13 +177,24 @@ impl Vendor {
                 "Thumbnail" => Some("thumbnail"),
                 _ => None,
             },
-            Self::Ome { .. } | Self::Generic => None,
+            Self::Hamamatsu { .. } | Self::Ome { .. } | Self::Generic => None,
         }
     }
 
     /// The name of an associated image.
-    pub(super) fn associated_name(&self, number: usize, subfile_type: u64, text: &str) -> String {
+    pub(super) fn associated_name(
+        &self,
+        number: usize,
+        subfile_type: u64,
+        text: &str,
+        lens: Option<f64>,
+    ) -> String {
         let known = match self {
+            Self::Hamamatsu { .. } => match lens {
+                Some(-1.0) => Some("macro"),
+                Some(-2.0) => Some("map"),
+                _ => None,
+            },
             // The second page of an SVS file is called a thumbnail by every reader, whatever it says.
             Self::Aperio(_) if number == 1 => Some("thumbnail"),
             Self::Aperio(_) => self.shows(text).or(match subfile_type {
@@ -182,6 +214,7 @@ impl Vendor {
     pub(super) fn power(&self) -> Value {
         match self {
             Self::Aperio(aperio) => aperio.power(),
+            Self::Hamamatsu { lens: Some(lens) } => (*lens).into(),
             _ => Value::Null,
         }
     }
@@ -255,16 +288,16 @@ mod tests {
         let first = Outline { width: 1000, height: 800, tiled: true, subfile_type: 0 };
         let page = Outline { width: 500, height: 400, tiled: true, subfile_type: 0 };
         let strips = Outline { tiled: false, ..page };
-        assert!(Vendor::Generic.is_level(&first, &page, ""));
-        assert!(!Vendor::Generic.is_level(&first, &strips, ""));
+        assert!(Vendor::Generic.is_level(&first, &page, "", None));
+        assert!(!Vendor::Generic.is_level(&first, &strips, "", None));
         let text = "<ImageType>Label</ImageType>";
-        assert!(!Vendor::Qptiff.is_level(&first, &page, text));
-        assert_eq!(Vendor::Qptiff.associated_name(5, 0, text), "label");
+        assert!(!Vendor::Qptiff.is_level(&first, &page, text, None));
+        assert_eq!(Vendor::Qptiff.associated_name(5, 0, text, None), "label");
         let text = "<ImageType>ReducedResolution</ImageType>";
-        assert!(Vendor::Qptiff.is_level(&first, &page, text));
-        assert_eq!(Vendor::Philips.associated_name(8, 0, "Macro -offset=(0,0)"), "macro");
+        assert!(Vendor::Qptiff.is_level(&first, &page, text, None));
+        assert_eq!(Vendor::Philips.associated_name(8, 0, "Macro -offset", None), "macro");
         let ome = Vendor::Ome { names: vec!["slide".into(), "label".into()] };
-        assert_eq!(ome.associated_name(1, 0, ""), "label");
-        assert_eq!(ome.associated_name(2, 0, ""), "page_3");
+        assert_eq!(ome.associated_name(1, 0, "", None), "label");
+        assert_eq!(ome.associated_name(2, 0, "", None), "page_3");
     }
 }
