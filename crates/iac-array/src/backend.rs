@@ -1,0 +1,222 @@
+//! What a store of arrays asks of an object store.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use iac_codec::Registry;
+use object_store::path::Path;
+use object_store::{
+    Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    WriteMultipart,
+};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::cache::ArrayCache;
+use crate::error::{ArrayError, Result, u64_len};
+use crate::layer::{BuiltLayer, LayerId};
+use crate::manifest::{MAX_BYTES, Manifest};
+
+/// Requests of one call that are on their way at once.
+pub(crate) const CONCURRENCY: usize = 32;
+/// Ranges with so small a gap are fetched as one.
+const JOIN_GAP: u64 = 64 << 10;
+/// Bytes that a joined range may have.
+const JOIN_BYTES: u64 = 16 << 20;
+/// Objects up to this size go up in one request.
+const SINGLE_PUT: u64 = 64 << 20;
+
+/// A prefix of an object store, and what reading it needs.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) root: Path,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) cache: ArrayCache,
+    pub(crate) pool: Option<Arc<ThreadPool>>,
+    pub(crate) own_pool: OnceLock<Option<ThreadPool>>,
+}
+
+/// An object that was found.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    pub(crate) path: Path,
+    pub(crate) name: String,
+    pub(crate) modified: SystemTime,
+}
+
+/// How an attempt to publish ended.
+pub(crate) enum Commit {
+    Done,
+    /// Somebody else has published this version.
+    Taken,
+}
+
+impl Backend {
+    /// Runs work on the caller's threads or, absent those, on the store's own.
+    pub(crate) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        if let Some(pool) = &self.pool {
+            return pool.install(work);
+        }
+        let own = self.own_pool.get_or_init(|| {
+            ThreadPoolBuilder::new().thread_name(|n| format!("iac-array-{n}")).build().ok()
+        });
+        match own {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+
+    pub(crate) fn within(&self, name: &str) -> Path {
+        name.split('/').fold(self.root.clone(), |path, part| path.join(part))
+    }
+
+    fn version_path(&self, version: u64) -> Path {
+        self.root.clone().join("versions").join(Manifest::name(version))
+    }
+
+    /// The objects of a folder of the store.
+    pub(crate) async fn list(&self, folder: &str) -> Result<Vec<Listed>> {
+        let prefix = self.root.clone().join(folder);
+        let failed = |error| store_error("list", &prefix, error);
+        let listed =
+            self.store.list(Some(&prefix)).try_collect::<Vec<_>>().await.map_err(failed)?;
+        let objects = listed.into_iter().map(|object| Listed {
+            name: object.location.filename().unwrap_or_default().to_owned(),
+            path: object.location,
+            modified: object.last_modified.into(),
+        });
+        Ok(objects.collect())
+    }
+
+    /// The versions that are there, oldest first.
+    pub(crate) async fn versions(&self) -> Result<Vec<(u64, Listed)>> {
+        let listed = self.list("versions").await?;
+        let mut versions: Vec<(u64, Listed)> = listed
+            .into_iter()
+            .filter_map(|object| Some((Manifest::version_of(&object.name)?, object)))
+            .collect();
+        versions.sort_by_key(|(version, _)| *version);
+        Ok(versions)
+    }
+
+    /// A manifest, if there is one of this version.
+    pub(crate) async fn manifest(&self, version: u64) -> Result<Option<Manifest>> {
+        let path = self.version_path(version);
+        let answer = match self.store.get(&path).await {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            other => other.map_err(|error| store_error("read", &path, error))?,
+        };
+        if answer.meta.size > MAX_BYTES {
+            let reason = format!("{} bytes, above the {MAX_BYTES} allowed", answer.meta.size);
+            return Err(ArrayError::corrupt(&path, reason));
+        }
+        let bytes = answer.bytes().await.map_err(|error| store_error("read", &path, error))?;
+        Manifest::decode(path.as_ref(), &bytes, version).map(Some)
+    }
+
+    /// Part of an object, exactly.
+    pub(crate) async fn range(&self, path: &Path, range: Range<u64>) -> Result<Bytes> {
+        let length = range.end.saturating_sub(range.start);
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        let shown = format!("bytes {} to {}", range.start, range.end);
+        let bytes = self
+            .store
+            .get_range(path, range)
+            .await
+            .map_err(|error| store_error("read", path, error))?;
+        if u64_len(bytes.len()) != length {
+            let reason = format!("{} bytes came for {shown}", bytes.len());
+            return Err(ArrayError::corrupt(path, reason));
+        }
+        Ok(bytes)
+    }
+
+    /// Parts of objects, given in the order of their places; near ones share a request.
+    pub(crate) async fn ranges(&self, wanted: &[(Path, Range<u64>)]) -> Result<Vec<Bytes>> {
+        let mut joined: Vec<(Path, Range<u64>)> = Vec::new();
+        let mut of = Vec::with_capacity(wanted.len());
+        for (path, range) in wanted {
+            let open = joined.last_mut().filter(|(other, open)| {
+                other == path
+                    && range.start >= open.start
+                    && range.start <= open.end.saturating_add(JOIN_GAP)
+                    && range.end.saturating_sub(open.start) <= JOIN_BYTES
+            });
+            match open {
+                Some((_, open)) => open.end = open.end.max(range.end),
+                None => joined.push((path.clone(), range.clone())),
+            }
+            of.push(joined.len().saturating_sub(1));
+        }
+        let requests = joined.iter().map(|(path, range)| self.range(path, range.clone()));
+        let fetched: Vec<Bytes> =
+            stream::iter(requests).buffered(CONCURRENCY).try_collect().await?;
+        let mut parts = Vec::with_capacity(wanted.len());
+        for ((path, range), number) in wanted.iter().zip(of) {
+            let whole = joined.get(number).zip(fetched.get(number));
+            let part = whole.and_then(|((_, open), bytes)| {
+                let from = usize::try_from(range.start.checked_sub(open.start)?).ok()?;
+                let end = usize::try_from(range.end.checked_sub(open.start)?).ok()?;
+                (from <= end && end <= bytes.len()).then(|| bytes.slice(from..end))
+            });
+            let cut = || ArrayError::corrupt(path, format!("bytes {} are missing", range.start));
+            parts.push(part.ok_or_else(cut)?);
+        }
+        Ok(parts)
+    }
+
+    /// Stores a layer under its name.
+    pub(crate) async fn put_layer(&self, path: &Path, layer: &BuiltLayer) -> Result<()> {
+        let failed = |error| store_error("write", path, error);
+        if layer.bytes <= SINGLE_PUT {
+            let payload: PutPayload = layer.pieces.iter().cloned().collect();
+            self.store.put(path, payload).await.map_err(failed)?;
+            return Ok(());
+        }
+        let upload = self.store.put_multipart(path).await.map_err(failed)?;
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, 16 << 20);
+        for piece in &layer.pieces {
+            upload.wait_for_capacity(8).await.map_err(failed)?;
+            upload.put(piece.clone());
+        }
+        upload.finish().await.map_err(failed)?;
+        Ok(())
+    }
+
+    /// Publishes a version if nobody has; `ours` tells our manifest from that of somebody else.
+    pub(crate) async fn commit(&self, manifest: &Manifest, ours: LayerId) -> Result<Commit> {
+        let path = self.version_path(manifest.version);
+        let payload = PutPayload::from(manifest.encode()?);
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        let error = match self.store.put_opts(&path, payload, options).await {
+            Ok(_) => return Ok(Commit::Done),
+            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
+                return Err(ArrayError::NoConditionalPut);
+            }
+            Err(error) => error,
+        };
+        // The answer may have been lost after the manifest was stored: look.
+        match self.manifest(manifest.version).await {
+            Ok(Some(found)) if found.layers.iter().any(|layer| layer.layer_id == ours) => {
+                Ok(Commit::Done)
+            }
+            Ok(Some(_)) => Ok(Commit::Taken),
+            Ok(None) | Err(_) => Err(store_error("publish", &path, error)),
+        }
+    }
+}
+
+pub(crate) fn store_error(action: &'static str, path: &Path, error: StoreError) -> ArrayError {
+    ArrayError::Store { action, object: path.to_string(), source: Arc::new(error) }
+}
+
+/// Whether an error says that the object is not there.
+pub(crate) fn is_missing(error: &ArrayError) -> bool {
+    matches!(error, ArrayError::Store { source, .. }
+        if matches!(**source, StoreError::NotFound { .. }))
+}

@@ -1,0 +1,292 @@
+//! The same calls for programs that are not asynchronous.
+//!
+//! Each store has a runtime of its own, so these must not be called from within another one: use
+//! the asynchronous types there.
+
+use std::sync::Arc;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::attr::Attr;
+use crate::data::ArrayData;
+use crate::error::{ArrayError, Result};
+use crate::meta::{ArrayMeta, ArraySpec};
+use crate::{FlushReport, Location, StoreOptions};
+
+/// [`ArrayStore`](crate::ArrayStore), whose calls wait.
+#[derive(Debug)]
+pub struct ArrayStore {
+    inner: crate::ArrayStore,
+    runtime: Arc<Runtime>,
+}
+
+/// [`Snapshot`](crate::Snapshot), whose calls wait.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    inner: crate::Snapshot,
+    runtime: Arc<Runtime>,
+}
+
+fn runtime() -> Result<Arc<Runtime>> {
+    let built = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    built
+        .map(Arc::new)
+        .map_err(|error| ArrayError::System { what: "threads", reason: error.to_string() })
+}
+
+macro_rules! reading {
+    ($type:ident) => {
+        impl $type {
+            /// See [`Snapshot::read`](crate::Snapshot::read).
+            ///
+            /// # Errors
+            ///
+            /// Those of the asynchronous call.
+            pub fn read(&self, name: &str, start: &[u64], shape: &[u64]) -> Result<ArrayData> {
+                self.runtime.block_on(self.inner.read(name, start, shape))
+            }
+
+            /// See [`Snapshot::read_all`](crate::Snapshot::read_all).
+            ///
+            /// # Errors
+            ///
+            /// Those of the asynchronous call.
+            pub fn read_all(&self, name: &str) -> Result<ArrayData> {
+                self.runtime.block_on(self.inner.read_all(name))
+            }
+
+            /// See [`Snapshot::read_step`](crate::Snapshot::read_step).
+            ///
+            /// # Errors
+            ///
+            /// Those of the asynchronous call.
+            pub fn read_step(
+                &self,
+                name: &str,
+                start: &[u64],
+                count: &[u64],
+                step: &[u64],
+            ) -> Result<ArrayData> {
+                self.runtime.block_on(self.inner.read_step(name, start, count, step))
+            }
+
+            /// See [`Snapshot::read_into`](crate::Snapshot::read_into).
+            ///
+            /// # Errors
+            ///
+            /// Those of the asynchronous call.
+            pub fn read_into(
+                &self,
+                name: &str,
+                start: &[u64],
+                shape: &[u64],
+                out: &mut [u8],
+            ) -> Result<()> {
+                self.runtime.block_on(self.inner.read_into(name, start, shape, out))
+            }
+
+            /// See [`Snapshot::read_many`](crate::Snapshot::read_many).
+            ///
+            /// # Errors
+            ///
+            /// Those of the asynchronous call.
+            pub fn read_many(&self, boxes: &[(&str, &[u64], &[u64])]) -> Result<Vec<ArrayData>> {
+                self.runtime.block_on(self.inner.read_many(boxes))
+            }
+
+            /// What is known of an array or group.
+            ///
+            /// # Errors
+            ///
+            /// [`ArrayError::NotFound`].
+            pub fn meta(&self, name: &str) -> Result<&ArrayMeta> {
+                self.inner.meta(name)
+            }
+        }
+    };
+}
+
+reading!(ArrayStore);
+reading!(Snapshot);
+
+impl Snapshot {
+    /// The asynchronous snapshot.
+    #[must_use]
+    pub const fn as_async(&self) -> &crate::Snapshot {
+        &self.inner
+    }
+}
+
+impl ArrayStore {
+    /// See [`ArrayStore::create`](crate::ArrayStore::create).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn create(location: Location, options: StoreOptions) -> Result<Self> {
+        let runtime = runtime()?;
+        let inner = runtime.block_on(crate::ArrayStore::create(location, options))?;
+        Ok(Self { inner, runtime })
+    }
+
+    /// See [`ArrayStore::open`](crate::ArrayStore::open).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn open(location: Location, options: StoreOptions) -> Result<Self> {
+        let runtime = runtime()?;
+        let inner = runtime.block_on(crate::ArrayStore::open(location, options))?;
+        Ok(Self { inner, runtime })
+    }
+
+    /// The asynchronous store.
+    #[must_use]
+    pub const fn as_async(&self) -> &crate::ArrayStore {
+        &self.inner
+    }
+
+    /// The version that changes build upon, without them.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { inner: self.inner.snapshot().clone(), runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// See [`ArrayStore::history`](crate::ArrayStore::history).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn history(&self) -> Result<Vec<u64>> {
+        self.runtime.block_on(self.inner.history())
+    }
+
+    /// See [`ArrayStore::open_at`](crate::ArrayStore::open_at).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn open_at(&self, version: u64) -> Result<Snapshot> {
+        let inner = self.runtime.block_on(self.inner.open_at(version))?;
+        Ok(Snapshot { inner, runtime: Arc::clone(&self.runtime) })
+    }
+
+    /// See [`ArrayStore::refresh`](crate::ArrayStore::refresh).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn refresh(&mut self) -> Result<u64> {
+        self.runtime.block_on(self.inner.refresh())
+    }
+
+    /// See [`ArrayStore::discard`](crate::ArrayStore::discard).
+    pub fn discard(&mut self) {
+        self.inner.discard();
+    }
+
+    /// See [`ArrayStore::define`](crate::ArrayStore::define).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn define(&mut self, name: &str, spec: ArraySpec) -> Result<()> {
+        self.inner.define(name, spec)
+    }
+
+    /// See [`ArrayStore::define_group`](crate::ArrayStore::define_group).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn define_group(&mut self, name: &str) -> Result<()> {
+        self.inner.define_group(name)
+    }
+
+    /// Names of all arrays and groups, changes included, sorted.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.inner.names()
+    }
+
+    /// See [`ArrayStore::write`](crate::ArrayStore::write).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn write(&mut self, name: &str, start: &[u64], data: impl Into<ArrayData>) -> Result<()> {
+        self.runtime.block_on(self.inner.write(name, start, data))
+    }
+
+    /// See [`ArrayStore::erase`](crate::ArrayStore::erase).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn erase(&mut self, name: &str, start: &[u64], shape: &[u64]) -> Result<()> {
+        self.runtime.block_on(self.inner.erase(name, start, shape))
+    }
+
+    /// See [`ArrayStore::resize`](crate::ArrayStore::resize).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn resize(&mut self, name: &str, shape: &[u64]) -> Result<()> {
+        self.inner.resize(name, shape)
+    }
+
+    /// See [`ArrayStore::append`](crate::ArrayStore::append).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn append(&mut self, name: &str, axis: usize, data: impl Into<ArrayData>) -> Result<()> {
+        self.runtime.block_on(self.inner.append(name, axis, data))
+    }
+
+    /// See [`ArrayStore::delete`](crate::ArrayStore::delete).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn delete(&mut self, name: &str) -> Result<()> {
+        self.inner.delete(name)
+    }
+
+    /// See [`ArrayStore::set_attr`](crate::ArrayStore::set_attr).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn set_attr(&mut self, name: &str, key: &str, value: impl Into<Attr>) -> Result<()> {
+        self.inner.set_attr(name, key, value)
+    }
+
+    /// See [`ArrayStore::set_store_attr`](crate::ArrayStore::set_store_attr).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn set_store_attr(&mut self, key: &str, value: impl Into<Attr>) -> Result<()> {
+        self.inner.set_store_attr(key, value)
+    }
+
+    /// See [`ArrayStore::remove_attr`](crate::ArrayStore::remove_attr).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn remove_attr(&mut self, name: &str, key: &str) -> Result<()> {
+        self.inner.remove_attr(name, key)
+    }
+
+    /// See [`ArrayStore::flush`](crate::ArrayStore::flush).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn flush(&mut self) -> Result<FlushReport> {
+        self.runtime.block_on(self.inner.flush())
+    }
+}

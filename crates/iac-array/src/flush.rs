@@ -1,0 +1,277 @@
+//! Publishing: changes become a layer, and the layer part of a version.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rayon::prelude::*;
+
+use crate::backend::Commit;
+use crate::catalogue::CatalogueRow;
+use crate::error::{ArrayError, Result, u64_len};
+use crate::index::{Block, ChunkKind, ChunkRow};
+use crate::layer::{self, BuiltLayer, LayerId, LayerParts};
+use crate::manifest::{LayerEntry, Manifest};
+use crate::pack::{Blocks, Item};
+use crate::pending::{PendingChunk, reshape};
+use crate::snapshot::{Inner, Snapshot};
+use crate::store::{ArrayStore, Attempt, newest};
+
+/// Times that publishing begins anew because others were faster.
+const TRIES: u32 = 16;
+/// Layers from which on a store should be compacted.
+const MANY_LAYERS: usize = 32;
+
+/// What a flush, or a compaction, did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlushReport {
+    /// The version that the store is at now.
+    pub version: u64,
+    /// Chunks that were stored, those that are erased or of one value included.
+    pub chunks: u64,
+    /// Bytes of the new layer; 0 when there was nothing to publish.
+    pub layer_bytes: u64,
+    /// Whether the store has so many layers (more than 32) that compacting pays.
+    pub needs_compaction: bool,
+}
+
+/// How a chunk of a layer in the making is stored.
+enum Shape<'a> {
+    Erased,
+    Constant(Vec<u8>),
+    Raw(Cow<'a, [u8]>),
+}
+
+impl ArrayStore {
+    /// Publishes all changes as one new version; without changes it does nothing.
+    ///
+    /// Whatever happens, readers see the old version or the new one. After an error all changes
+    /// are still pending, and calling again is safe, even when the version had been published and
+    /// only the answer was lost.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Conflict`] when another writer changed the same arrays, else what compressing
+    /// and the object store report.
+    pub async fn flush(&mut self) -> Result<FlushReport> {
+        if self.pending.is_empty() {
+            return Ok(self.report(0, 0));
+        }
+        if self.already_published().await? {
+            self.settle().await?;
+            return Ok(self.report(0, 0));
+        }
+        let id = LayerId::random()?;
+        let (layer, chunks) = self.build(id)?;
+        let path = format!("layers/{id}.iac");
+        self.backend.put_layer(&self.backend.within(&path), &layer).await?;
+        let mut entry = LayerEntry {
+            layer_id: id,
+            path,
+            bytes: layer.bytes,
+            head_bytes: layer.head_bytes,
+            header_crc32: layer.header_sum,
+            rows: chunks,
+            through: 0,
+        };
+        let mut top = self.base.clone();
+        for tries in 0..TRIES {
+            let version = next_version(&top)?;
+            entry.through = version;
+            let mut layers = top.inner.manifest.layers.clone();
+            layers.push(entry.clone());
+            let store_id = top.inner.manifest.store_id.clone();
+            let manifest = Manifest::new(version, top.version(), store_id, layers);
+            self.attempts.push(Attempt { layer: id, changes: self.changes });
+            match self.backend.commit(&manifest, id).await? {
+                Commit::Done => {
+                    let known = &top.inner.layers;
+                    let opened = Inner::open(&self.backend, manifest, known).await?;
+                    self.base = Snapshot { inner: Arc::new(opened) };
+                    self.discard();
+                    return Ok(self.report(chunks, layer.bytes));
+                }
+                Commit::Taken => {
+                    self.attempts.pop();
+                    pause(tries).await;
+                    top = newest(&self.backend, &top.inner.layers).await?;
+                    if let Some(what) = self.overlap(&top) {
+                        return Err(ArrayError::Conflict { version: top.version(), what });
+                    }
+                }
+            }
+        }
+        Err(ArrayError::Conflict {
+            version: top.version(),
+            what: format!("the store {TRIES} times"),
+        })
+    }
+
+    fn report(&self, chunks: u64, layer_bytes: u64) -> FlushReport {
+        FlushReport {
+            version: self.base.version(),
+            chunks,
+            layer_bytes,
+            needs_compaction: self.base.layers() > MANY_LAYERS,
+        }
+    }
+
+    /// Whether an earlier call published exactly these changes without learning of it.
+    async fn already_published(&self) -> Result<bool> {
+        let Some(last) = self.attempts.last().filter(|last| last.changes == self.changes) else {
+            return Ok(false);
+        };
+        for (version, _) in self.backend.versions().await? {
+            if version <= self.base.version() {
+                continue;
+            }
+            let manifest = self.backend.manifest(version).await?;
+            if manifest.is_some_and(|found| names(&found, last.layer)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn settle(&mut self) -> Result<()> {
+        self.base = newest(&self.backend, &self.base.inner.layers).await?;
+        self.discard();
+        Ok(())
+    }
+
+    /// What others changed, since the version that the changes build upon, of what changes here.
+    fn overlap(&self, top: &Snapshot) -> Option<String> {
+        let known: HashSet<LayerId> = self.base.inner.layers.iter().map(|layer| layer.id).collect();
+        let own: HashSet<LayerId> = self.attempts.iter().map(|attempt| attempt.layer).collect();
+        let new_names: HashSet<&str> = (self.pending.values())
+            .filter(|held| held.is_new)
+            .map(|held| held.meta.name.as_str())
+            .collect();
+        let pairs = top.inner.manifest.layers.iter().zip(&top.inner.layers);
+        for (entry, layer) in pairs {
+            let same = known.contains(&layer.id) || own.contains(&layer.id);
+            if same || entry.through <= self.base.version() {
+                continue;
+            }
+            for (id, row) in &layer.rows {
+                let name = row.meta.name.as_str();
+                if self.pending.contains_key(id) || new_names.contains(name) {
+                    return Some(match name {
+                        "" => "the attributes of the store".to_owned(),
+                        name => format!("`{name}`"),
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    /// The layer of all changes, and how many chunks are in it.
+    fn build(&self, id: LayerId) -> Result<(BuiltLayer, u64)> {
+        let mut catalogue = Vec::with_capacity(self.pending.len());
+        let mut chunks = Vec::new();
+        for (array_id, held) in &self.pending {
+            let grid = held.meta.grid()?;
+            let mut written = 0_u64;
+            for (coordinates, chunk) in &held.chunks {
+                if let Some(number) = grid.number(coordinates) {
+                    chunks.push((*array_id, number, held, grid.extents(coordinates), chunk));
+                    written = written.saturating_add(1);
+                }
+            }
+            catalogue.push(CatalogueRow {
+                meta: held.meta.clone(),
+                deleted: held.deleted,
+                clip: held.clip.clone(),
+                chunks_written: written,
+            });
+        }
+        let base = self.base.layers() == 0;
+        self.backend.install(|| {
+            let shapes: Vec<Shape<'_>> = chunks
+                .par_iter()
+                .map(|(_, _, held, extents, chunk)| shape(&held.meta, extents, chunk))
+                .collect::<Result<_>>()?;
+            let mut rows = Vec::with_capacity(chunks.len());
+            let mut items = Vec::new();
+            for ((array_id, number, held, ..), shape) in chunks.iter().zip(shapes) {
+                let kind = match shape {
+                    Shape::Erased => ChunkKind::Erased,
+                    Shape::Constant(element) => ChunkKind::Constant(element),
+                    Shape::Raw(raw) => {
+                        let lane = held.meta.dtype.lane();
+                        items.push(Item { array_id: *array_id, chunk: *number, lane, raw });
+                        continue;
+                    }
+                };
+                rows.push(without_bytes(*array_id, *number, kind));
+            }
+            let mut blocks = Blocks::new();
+            blocks.pack(&items, &self.options.packing, self.options.block_bytes, &mut rows)?;
+            drop(items);
+            rows.sort_unstable_by_key(|row| (row.array_id, row.chunk));
+            let built = layer::build(LayerParts {
+                id,
+                base,
+                catalogue: &catalogue,
+                index: &rows,
+                codecs: &blocks.codecs,
+                data: blocks.data,
+            })?;
+            Ok((built, u64_len(rows.len())))
+        })
+    }
+}
+
+pub(crate) fn next_version(top: &Snapshot) -> Result<u64> {
+    top.version().checked_add(1).ok_or_else(|| ArrayError::argument("there are no more versions"))
+}
+
+fn names(manifest: &Manifest, layer: LayerId) -> bool {
+    manifest.layers.iter().any(|entry| entry.layer_id == layer)
+}
+
+/// Lets other writers go first, for a time that no two of them share.
+pub(crate) async fn pause(tries: u32) {
+    let mut random = [0; 2];
+    if tries > 0 && layer::random(&mut random).is_ok() {
+        let longest = 1_u64 << tries.min(7);
+        let wait = u64::from(u16::from_le_bytes(random)).checked_rem(longest).unwrap_or(0);
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+    }
+}
+
+pub(crate) fn without_bytes(array_id: u64, chunk: u64, kind: ChunkKind) -> ChunkRow {
+    ChunkRow { array_id, chunk, block: Block::default(), in_offset: 0, in_length: 0, kind }
+}
+
+fn shape<'a>(
+    meta: &crate::meta::ArrayMeta,
+    wanted: &[u64],
+    chunk: &'a PendingChunk,
+) -> Result<Shape<'a>> {
+    let PendingChunk::Data { values, extents } = chunk else {
+        return Ok(Shape::Erased);
+    };
+    // The array may have grown since the chunk was written.
+    if extents != wanted {
+        let values = reshape(meta, values, extents, wanted)?;
+        return Ok(match simple(meta, &values) {
+            Some(simple) => simple,
+            None => Shape::Raw(Cow::Owned(values.encode(&meta.dtype)?)),
+        });
+    }
+    Ok(match (simple(meta, values), values) {
+        (Some(simple), _) => simple,
+        (None, crate::data::Values::Fixed(bytes)) => Shape::Raw(Cow::Borrowed(bytes)),
+        (None, variable) => Shape::Raw(Cow::Owned(variable.encode(&meta.dtype)?)),
+    })
+}
+
+/// How a chunk is stored whose elements are all alike.
+fn simple<'a>(meta: &crate::meta::ArrayMeta, values: &crate::data::Values) -> Option<Shape<'a>> {
+    let element = values.constant(meta.dtype.width())?;
+    Some(if meta.is_fill(element) { Shape::Erased } else { Shape::Constant(element.to_vec()) })
+}

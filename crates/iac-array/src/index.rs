@@ -1,0 +1,329 @@
+//! The index table of a layer: one row for each chunk, and the directory of its batches.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, UInt8Builder, UInt32Builder, UInt64Builder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use bytes::Bytes;
+use iac_format::TableKind;
+use iac_format::table::TableStream;
+
+use crate::error::{ArrayError, Result, u64_len};
+use crate::stream::END;
+
+/// Rows of a batch, unless that makes more batches than a header has room for.
+const BATCH_ROWS: usize = 65_536;
+/// Batches that a layer's index may have.
+pub(crate) const MAX_BATCHES: usize = 512;
+/// Rows that a layer's index may have.
+const MAX_ROWS: u64 = 1 << 30;
+
+/// What stands behind a chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ChunkKind {
+    /// Bytes of a block.
+    Data,
+    /// Nothing: it reads as fill.
+    Erased,
+    /// One element that all of the chunk's elements are.
+    Constant(Vec<u8>),
+}
+
+/// A piece of the data segment that is compressed, summed and read as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub(crate) struct Block {
+    /// Relative to the data segment.
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
+    pub(crate) crc32: u32,
+    /// Bytes after decoding.
+    pub(crate) raw_length: u32,
+    pub(crate) codec: u8,
+}
+
+/// One row of the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ChunkRow {
+    pub(crate) array_id: u64,
+    /// Row-major in the grid of the layer's catalogue row.
+    pub(crate) chunk: u64,
+    pub(crate) block: Block,
+    pub(crate) in_offset: u32,
+    pub(crate) in_length: u32,
+    pub(crate) kind: ChunkKind,
+}
+
+/// Where a batch of the index lies, and which chunks it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BatchPlace {
+    /// Relative to the index table.
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) rows: u64,
+    /// Array id and chunk number of the first and last row.
+    pub(crate) first: (u64, u64),
+    pub(crate) last: (u64, u64),
+    pub(crate) crc32: u32,
+}
+
+fn schema() -> Schema {
+    Schema::new(vec![
+        Field::new("array_id", DataType::UInt64, false),
+        Field::new("chunk", DataType::UInt64, false),
+        Field::new("offset", DataType::UInt64, false),
+        Field::new("length", DataType::UInt32, false),
+        Field::new("crc32", DataType::UInt32, false),
+        Field::new("raw_length", DataType::UInt32, false),
+        Field::new("in_offset", DataType::UInt32, false),
+        Field::new("in_length", DataType::UInt32, false),
+        Field::new("codec", DataType::UInt8, false),
+        Field::new("kind", DataType::UInt8, false),
+        Field::new("const", DataType::Binary, true),
+    ])
+}
+
+/// An encoded index.
+pub(crate) struct EncodedIndex {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) schema_bytes: u64,
+    pub(crate) batches: Vec<BatchPlace>,
+}
+
+/// Encodes rows that are sorted by array and chunk.
+pub(crate) fn encode(rows: &[ChunkRow]) -> Result<EncodedIndex> {
+    let found = u64_len(rows.len());
+    if found > MAX_ROWS {
+        return Err(ArrayError::TooLarge {
+            what: "number of chunks in a layer",
+            found,
+            allowed: MAX_ROWS,
+        });
+    }
+    let mut size = BATCH_ROWS;
+    while rows.len().div_ceil(size) > MAX_BATCHES {
+        size = size.saturating_mul(2);
+    }
+    encode_in(rows, size)
+}
+
+fn encode_in(rows: &[ChunkRow], size: usize) -> Result<EncodedIndex> {
+    let schema = Arc::new(schema());
+    let batches: Vec<RecordBatch> =
+        rows.chunks(size.max(1)).map(|rows| batch(&schema, rows)).collect::<Result<_>>()?;
+    let encoded = crate::stream::encode(&schema, &batches)?;
+    let mut places = Vec::with_capacity(batches.len());
+    for (rows, (start, end)) in rows.chunks(size.max(1)).zip(&encoded.batches) {
+        let key = |row: Option<&ChunkRow>| row.map_or((0, 0), |row| (row.array_id, row.chunk));
+        let span = usize::try_from(*start).ok().zip(usize::try_from(*end).ok());
+        let bytes = span.and_then(|(start, end)| encoded.bytes.get(start..end));
+        places.push(BatchPlace {
+            offset: *start,
+            length: end.saturating_sub(*start),
+            rows: u64_len(rows.len()),
+            first: key(rows.first()),
+            last: key(rows.last()),
+            crc32: crc32fast::hash(bytes.unwrap_or_default()),
+        });
+    }
+    Ok(EncodedIndex { bytes: encoded.bytes, schema_bytes: encoded.schema_bytes, batches: places })
+}
+
+fn batch(schema: &Arc<Schema>, rows: &[ChunkRow]) -> Result<RecordBatch> {
+    let mut long: [UInt64Builder; 3] = Default::default();
+    let mut short: [UInt32Builder; 5] = Default::default();
+    let mut tiny: [UInt8Builder; 2] = Default::default();
+    let mut constants = BinaryBuilder::new();
+    for row in rows {
+        let block = &row.block;
+        let kind = match &row.kind {
+            ChunkKind::Data => 0,
+            ChunkKind::Erased => 1,
+            ChunkKind::Constant(_) => 2,
+        };
+        let longs = [row.array_id, row.chunk, block.offset];
+        let shorts = [block.length, block.crc32, block.raw_length, row.in_offset, row.in_length];
+        long.iter_mut().zip(longs).for_each(|(column, value)| column.append_value(value));
+        short.iter_mut().zip(shorts).for_each(|(column, value)| column.append_value(value));
+        tiny.iter_mut().zip([block.codec, kind]).for_each(|(column, v)| column.append_value(v));
+        match &row.kind {
+            ChunkKind::Constant(element) => constants.append_value(element),
+            _ => constants.append_null(),
+        }
+    }
+    let mut columns: Vec<ArrayRef> = Vec::new();
+    columns.extend(long.iter_mut().map(|column| Arc::new(column.finish()) as ArrayRef));
+    columns.extend(short.iter_mut().map(|column| Arc::new(column.finish()) as ArrayRef));
+    columns.extend(tiny.iter_mut().map(|column| Arc::new(column.finish()) as ArrayRef));
+    columns.push(Arc::new(constants.finish()));
+    RecordBatch::try_new(Arc::clone(schema), columns)
+        .map_err(|error| ArrayError::argument(format!("the index has no table: {error}")))
+}
+
+/// Decodes one batch from its bytes alone: the schema is that of the layout version.
+pub(crate) fn decode_batch(
+    object: &str,
+    place: &BatchPlace,
+    bytes: &[u8],
+    data_length: u64,
+    codecs: usize,
+) -> Result<Vec<ChunkRow>> {
+    let corrupt = |reason: String| ArrayError::corrupt(object, format!("index table: {reason}"));
+    let found = crc32fast::hash(bytes);
+    if found != place.crc32 {
+        return Err(corrupt(format!(
+            "checksum of the batch at byte {} is {found:08x} instead of {:08x}",
+            place.offset, place.crc32
+        )));
+    }
+    let head = crate::stream::encode(&schema(), &[])?;
+    let head = usize::try_from(head.schema_bytes)
+        .ok()
+        .and_then(|end| head.bytes.get(..end).map(<[u8]>::to_vec));
+    let mut stream = head.unwrap_or_default();
+    stream.extend_from_slice(bytes);
+    stream.extend_from_slice(&END);
+    let table = TableStream::parse(Bytes::from(stream), TableKind::Index)
+        .map_err(|error| corrupt(error.to_string()))?;
+    if table.num_rows() != place.rows {
+        return Err(corrupt(format!(
+            "the batch at byte {} has {} rows instead of {}",
+            place.offset,
+            table.num_rows(),
+            place.rows
+        )));
+    }
+    let batches = table.decode().map_err(|error| corrupt(error.to_string()))?;
+    let mut rows = Vec::new();
+    for batch in &batches {
+        read_rows(batch, &mut rows).map_err(corrupt)?;
+    }
+    check(place, &rows, data_length, codecs).map_err(corrupt)?;
+    Ok(rows)
+}
+
+fn read_rows(batch: &RecordBatch, rows: &mut Vec<ChunkRow>) -> std::result::Result<(), String> {
+    let missing = |name: &str| format!("there is no column `{name}` of the right type");
+    let column = |name: &str| batch.column_by_name(name).ok_or_else(|| missing(name));
+    let long = |name: &str| {
+        let column = column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| missing(name))?;
+        (column.null_count() == 0).then_some(column.values()).ok_or_else(|| missing(name))
+    };
+    let short = |name: &str| {
+        let column = column(name)?.as_primitive_opt::<UInt32Type>().ok_or_else(|| missing(name))?;
+        (column.null_count() == 0).then_some(column.values()).ok_or_else(|| missing(name))
+    };
+    let tiny = |name: &str| {
+        let column = column(name)?.as_primitive_opt::<UInt8Type>().ok_or_else(|| missing(name))?;
+        (column.null_count() == 0).then_some(column.values()).ok_or_else(|| missing(name))
+    };
+    let constants = column("const")?.as_binary_opt::<i32>().ok_or_else(|| missing("const"))?;
+    let (ids, chunks, offsets) = (long("array_id")?, long("chunk")?, long("offset")?);
+    let (lengths, sums, raws) = (short("length")?, short("crc32")?, short("raw_length")?);
+    let (starts, sizes) = (short("in_offset")?, short("in_length")?);
+    let (codecs, kinds) = (tiny("codec")?, tiny("kind")?);
+    rows.reserve(batch.num_rows());
+    for row in 0..batch.num_rows() {
+        let long = |values: &[u64]| values.get(row).copied().unwrap_or(0);
+        let short = |values: &[u32]| values.get(row).copied().unwrap_or(0);
+        let kind = match kinds.get(row) {
+            Some(0) => ChunkKind::Data,
+            Some(1) => ChunkKind::Erased,
+            Some(2) if !constants.is_null(row) => {
+                ChunkKind::Constant(constants.value(row).to_vec())
+            }
+            _ => return Err(format!("row {row} has a kind that is not known")),
+        };
+        rows.push(ChunkRow {
+            array_id: long(ids),
+            chunk: long(chunks),
+            block: Block {
+                offset: long(offsets),
+                length: short(lengths),
+                crc32: short(sums),
+                raw_length: short(raws),
+                codec: codecs.get(row).copied().unwrap_or(0),
+            },
+            in_offset: short(starts),
+            in_length: short(sizes),
+            kind,
+        });
+    }
+    Ok(())
+}
+
+fn check(
+    place: &BatchPlace,
+    rows: &[ChunkRow],
+    data_length: u64,
+    codecs: usize,
+) -> std::result::Result<(), String> {
+    let key = |row: &ChunkRow| (row.array_id, row.chunk);
+    if rows.first().map(key) != Some(place.first) || rows.last().map(key) != Some(place.last) {
+        return Err(format!(
+            "the batch at byte {} holds other chunks than it should",
+            place.offset
+        ));
+    }
+    if !rows.is_sorted_by(|a, b| key(a) < key(b)) {
+        return Err(format!("the batch at byte {} is not sorted", place.offset));
+    }
+    for row in rows.iter().filter(|row| row.kind == ChunkKind::Data) {
+        let block = &row.block;
+        let end = block.offset.checked_add(u64::from(block.length));
+        let inner = row.in_offset.checked_add(row.in_length);
+        if end.is_none_or(|end| end > data_length)
+            || inner.is_none_or(|inner| inner > block.raw_length)
+            || usize::from(block.codec) >= codecs
+        {
+            return Err(format!(
+                "array {:016x}, chunk {}: block at {} of {} bytes and codec {} is not in the layer",
+                row.array_id, row.chunk, block.offset, block.length, block.codec
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(count: u64) -> Vec<ChunkRow> {
+        let row = |chunk: u64| ChunkRow {
+            array_id: 7,
+            chunk,
+            block: Block { offset: chunk * 10, length: 10, crc32: 1, raw_length: 20, codec: 0 },
+            in_offset: 4,
+            in_length: 16,
+            kind: match chunk % 3 {
+                0 => ChunkKind::Data,
+                1 => ChunkKind::Erased,
+                _ => ChunkKind::Constant(vec![1, 2]),
+            },
+        };
+        (0..count).map(row).collect()
+    }
+
+    #[test]
+    fn every_batch_is_decoded_alone() {
+        let rows = rows(100);
+        let index = encode_in(&rows, 16).unwrap();
+        let mut back = Vec::new();
+        for place in &index.batches {
+            let start = usize::try_from(place.offset).unwrap();
+            let end = start + usize::try_from(place.length).unwrap();
+            let bytes = &index.bytes[start..end];
+            back.extend(decode_batch("x", place, bytes, 1000, 1).unwrap());
+            assert!(decode_batch("x", place, bytes, 1000, 0).is_err());
+            assert!(decode_batch("x", place, &bytes[1..], 1000, 1).is_err());
+        }
+        assert_eq!(back, rows);
+        let place = index.batches.last().unwrap();
+        let start = usize::try_from(place.offset).unwrap();
+        let end = start + usize::try_from(place.length).unwrap();
+        assert!(decode_batch("x", place, &index.bytes[start..end], 999, 1).is_err());
+    }
+}

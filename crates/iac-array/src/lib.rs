@@ -1,0 +1,59 @@
+//! Stores of n-dimensional arrays with versions, on IatroCache (`.iac`) files.
+//!
+//! A store holds any number of arrays with attributes, in memory, in a folder, or in any object
+//! store. Writers collect changes and publish them at once; readers pin a version and never see it
+//! change. Every file of a store is an ordinary `.iac` file, and every byte that is read has been
+//! compared with a checksum.
+//!
+//! ```
+//! use iac_array::blocking::ArrayStore;
+//! use iac_array::{ArraySpec, DType, Location, Packing, StoreOptions};
+//! use ndarray::array;
+//!
+//! let options = StoreOptions::default().packing(Packing::lz4());
+//! let mut store = ArrayStore::create(Location::memory(), options)?;
+//! store.define("signal", ArraySpec::new(DType::Float32, &[4]))?;
+//! store.write("signal", &[0], array![1.0_f32, 2.0, 3.0, 4.0])?;
+//! store.flush()?;
+//!
+//! let signal = store.read_all("signal")?.to_ndarray::<f32>()?;
+//! assert_eq!(signal, array![1.0, 2.0, 3.0, 4.0].into_dyn());
+//! # Ok::<(), iac_array::ArrayError>(())
+//! ```
+//!
+//! [`ArrayStore`] and [`Snapshot`] are asynchronous; [`blocking`] has the same calls for everybody
+//! else. `docs/arrays.md` describes the files.
+
+mod attr;
+mod backend;
+pub mod blocking;
+mod cache;
+mod catalogue;
+mod codec;
+mod data;
+mod dtype;
+mod error;
+mod flush;
+mod grid;
+mod index;
+mod layer;
+mod manifest;
+mod meta;
+mod pack;
+mod pending;
+mod read;
+mod snapshot;
+mod store;
+mod stream;
+
+pub use attr::Attr;
+pub use cache::ArrayCache;
+pub use codec::{Filter, Packing};
+pub use data::{ArrayData, Scalar};
+pub use dtype::{DType, TimeUnit};
+pub use error::{ArrayError, Result};
+pub use flush::FlushReport;
+pub use grid::MAX_RANK;
+pub use meta::{ArrayMeta, ArraySpec, NodeKind};
+pub use snapshot::Snapshot;
+pub use store::{ArrayStore, Location, StoreOptions};

@@ -1,0 +1,313 @@
+//! One version of a store, which never changes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
+
+use crate::attr::Attr;
+use crate::backend::{Backend, CONCURRENCY};
+use crate::data::ArrayData;
+use crate::error::{ArrayError, Result};
+use crate::grid::Selection;
+use crate::layer::{self, Layer, LayerId};
+use crate::manifest::{LayerEntry, Manifest};
+use crate::meta::{ArrayMeta, NodeKind};
+use crate::read::Request;
+
+/// A version of a store: arrays, attributes and elements as they were when it was published.
+///
+/// Clones share everything. Later versions, compaction and other writers change nothing here; only
+/// garbage collection can take a version away ([`ArrayError::SnapshotExpired`]).
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) manifest: Manifest,
+    /// Oldest first, as in the manifest.
+    pub(crate) layers: Vec<Arc<Layer>>,
+    pub(crate) paths: Vec<Path>,
+    pub(crate) catalogue: Catalogue,
+}
+
+/// The newest row of every array that is there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Catalogue {
+    pub(crate) by_name: BTreeMap<String, u64>,
+    pub(crate) nodes: HashMap<u64, Arc<ArrayMeta>>,
+}
+
+impl Catalogue {
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<ArrayMeta>> {
+        self.nodes.get(self.by_name.get(name)?)
+    }
+
+    /// An array, or an error that says there is none of this name.
+    pub(crate) fn array(&self, name: &str) -> Result<&Arc<ArrayMeta>> {
+        let found = self.get(name).filter(|meta| meta.kind == NodeKind::Array);
+        found.ok_or_else(|| ArrayError::no_array(name))
+    }
+
+    fn of(layers: &[Arc<Layer>]) -> Result<Self> {
+        let mut newest: HashMap<u64, (bool, &ArrayMeta)> = HashMap::new();
+        for layer in layers {
+            for (id, row) in &layer.rows {
+                newest.insert(*id, (row.deleted, &row.meta));
+            }
+        }
+        let mut catalogue = Self::default();
+        for (id, (deleted, meta)) in newest {
+            if deleted {
+                continue;
+            }
+            if let Some(other) = catalogue.by_name.insert(meta.name.clone(), id) {
+                return Err(ArrayError::corrupt(
+                    "catalogue",
+                    format!("`{}` is the name of {other:016x} and of {id:016x}", meta.name),
+                ));
+            }
+            catalogue.nodes.insert(id, Arc::new(meta.clone()));
+        }
+        Ok(catalogue)
+    }
+}
+
+impl Inner {
+    /// Opens the layers that a manifest names; those that are open already are used again.
+    pub(crate) async fn open(
+        backend: &Arc<Backend>,
+        manifest: Manifest,
+        known: &[Arc<Layer>],
+    ) -> Result<Self> {
+        let known: HashMap<LayerId, &Arc<Layer>> =
+            known.iter().map(|layer| (layer.id, layer)).collect();
+        let opened = manifest.layers.iter().map(|entry| {
+            let known = known.get(&entry.layer_id).map(|layer| Arc::clone(layer));
+            async move {
+                match known {
+                    Some(layer) => Ok(layer),
+                    None => open_layer(backend, entry).await.map(Arc::new),
+                }
+            }
+        });
+        let layers: Result<Vec<Arc<Layer>>> =
+            stream::iter(opened).buffered(CONCURRENCY).try_collect().await;
+        let paths = manifest.layers.iter().map(|entry| backend.within(&entry.path)).collect();
+        let layers = match layers {
+            Err(ArrayError::Store { object, source, .. })
+                if matches!(*source, object_store::Error::NotFound { .. }) =>
+            {
+                return Err(ArrayError::SnapshotExpired { object, version: manifest.version });
+            }
+            other => other?,
+        };
+        let catalogue = Catalogue::of(&layers)?;
+        Ok(Self { backend: Arc::clone(backend), manifest, layers, paths, catalogue })
+    }
+}
+
+async fn open_layer(backend: &Backend, entry: &LayerEntry) -> Result<Layer> {
+    let path = backend.within(&entry.path);
+    let head = backend.range(&path, 0..entry.head_bytes).await?;
+    let found = head_sum(&head);
+    if found != entry.header_crc32 {
+        return Err(ArrayError::corrupt(
+            &path,
+            format!("checksum of the header is {found:08x} instead of {:08x}", entry.header_crc32),
+        ));
+    }
+    let layer = layer::open(path.as_ref(), &head, entry.bytes, &backend.registry)?;
+    if layer.id != entry.layer_id
+        || layer.layout.end() != entry.bytes
+        || layer.layout.index_table.offset != entry.head_bytes
+    {
+        return Err(ArrayError::corrupt(&path, "it is another layer than its manifest names"));
+    }
+    Ok(layer)
+}
+
+pub(crate) fn head_sum(head: &Bytes) -> u32 {
+    let header = usize::try_from(iac_format::HEADER_BYTES).unwrap_or(usize::MAX);
+    crc32fast::hash(head.get(..header).unwrap_or(head))
+}
+
+impl Snapshot {
+    /// The number of the version; the first is 0.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.inner.manifest.version
+    }
+
+    /// Layers that the version is made of.
+    #[must_use]
+    pub fn layers(&self) -> usize {
+        self.inner.layers.len()
+    }
+
+    /// Names of all arrays and groups, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.inner.catalogue.by_name.keys().map(String::as_str).filter(|name| !name.is_empty())
+    }
+
+    /// What is known of an array or a group.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`].
+    pub fn meta(&self, name: &str) -> Result<&ArrayMeta> {
+        let found = self.inner.catalogue.get(name).filter(|_| !name.is_empty());
+        found.map(Arc::as_ref).ok_or_else(|| ArrayError::no_array(name))
+    }
+
+    /// The attributes of the store itself.
+    #[must_use]
+    pub fn store_attrs(&self) -> BTreeMap<String, Attr> {
+        self.inner.catalogue.get("").map(|meta| meta.attrs.clone()).unwrap_or_default()
+    }
+
+    /// One attribute of every array and group that has it, by name.
+    pub fn attr_column<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a str, &'a Attr)> {
+        let metas = self.names().filter_map(|name| self.inner.catalogue.get(name));
+        metas.filter_map(move |meta| Some((meta.name.as_str(), meta.attrs.get(key)?)))
+    }
+
+    /// Reads a box.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`], [`ArrayError::OutOfBounds`] (nothing is ever clipped), and what
+    /// reading and decoding find.
+    pub async fn read(&self, name: &str, start: &[u64], shape: &[u64]) -> Result<ArrayData> {
+        self.read_stepped(name, start, shape, None).await
+    }
+
+    /// Reads a whole array.
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::read`].
+    pub async fn read_all(&self, name: &str) -> Result<ArrayData> {
+        let meta = self.inner.catalogue.array(name)?;
+        self.read(name, &vec![0; meta.shape.len()], &meta.shape).await
+    }
+
+    /// Reads `count` elements along each axis, `step` apart.
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::read`]; [`ArrayError::Argument`] for a step of 0.
+    pub async fn read_step(
+        &self,
+        name: &str,
+        start: &[u64],
+        count: &[u64],
+        step: &[u64],
+    ) -> Result<ArrayData> {
+        self.read_stepped(name, start, count, Some(step)).await
+    }
+
+    async fn read_stepped(
+        &self,
+        name: &str,
+        start: &[u64],
+        count: &[u64],
+        step: Option<&[u64]>,
+    ) -> Result<ArrayData> {
+        let meta = self.inner.catalogue.array(name)?;
+        let selection = Selection::new(name, &meta.shape, start, count, step)?;
+        read_one(&self.inner, meta, None, selection).await
+    }
+
+    /// Reads a box into memory of the caller, which must have exactly its bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::read`]; [`ArrayError::Argument`] when the memory has another size or the
+    /// elements have no fixed width.
+    pub async fn read_into(
+        &self,
+        name: &str,
+        start: &[u64],
+        shape: &[u64],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let meta = self.inner.catalogue.array(name)?;
+        let selection = Selection::new(name, &meta.shape, start, shape, None)?;
+        read_into(&self.inner, meta, None, selection, out).await
+    }
+
+    /// Reads boxes of several arrays with as few requests as they need together.
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::read`]; one box that cannot be read fails the call.
+    pub async fn read_many(&self, boxes: &[(&str, &[u64], &[u64])]) -> Result<Vec<ArrayData>> {
+        let mut metas = Vec::with_capacity(boxes.len());
+        for (name, start, shape) in boxes {
+            let meta = self.inner.catalogue.array(name)?;
+            metas.push((&**meta, None, Selection::new(name, &meta.shape, start, shape, None)?));
+        }
+        read_boxes(&self.inner, metas).await
+    }
+}
+
+type Asked<'a> = (&'a ArrayMeta, Option<&'a crate::pending::PendingArray>, Selection);
+
+/// Reads boxes into fresh memory.
+pub(crate) async fn read_boxes(inner: &Inner, asked: Vec<Asked<'_>>) -> Result<Vec<ArrayData>> {
+    let mut values = Vec::with_capacity(asked.len());
+    for (meta, _, selection) in &asked {
+        values.push(meta.filled(selection.elements()?)?);
+    }
+    let mut results = Vec::with_capacity(asked.len());
+    let mut requests = Vec::with_capacity(asked.len());
+    for ((meta, pending, selection), values) in asked.into_iter().zip(&mut values) {
+        results.push((meta.dtype.clone(), selection.count.clone()));
+        requests.push(Request { meta, pending, selection, target: values.as_target() });
+    }
+    inner.read(&mut requests).await?;
+    drop(requests);
+    let whole = results.into_iter().zip(values);
+    Ok(whole.map(|((dtype, shape), values)| ArrayData { dtype, shape, values }).collect())
+}
+
+pub(crate) async fn read_one(
+    inner: &Inner,
+    meta: &ArrayMeta,
+    pending: Option<&crate::pending::PendingArray>,
+    selection: Selection,
+) -> Result<ArrayData> {
+    let mut read = read_boxes(inner, vec![(meta, pending, selection)]).await?;
+    read.pop().ok_or_else(|| ArrayError::no_array(&meta.name))
+}
+
+pub(crate) async fn read_into(
+    inner: &Inner,
+    meta: &ArrayMeta,
+    pending: Option<&crate::pending::PendingArray>,
+    selection: Selection,
+    out: &mut [u8],
+) -> Result<()> {
+    let width = meta.dtype.width().ok_or_else(|| {
+        ArrayError::argument(format!("elements of `{}` have no fixed width", meta.dtype))
+    })?;
+    let elements = selection.elements()?;
+    let bytes = elements.checked_mul(crate::error::u64_len(width));
+    if bytes != Some(crate::error::u64_len(out.len())) {
+        return Err(ArrayError::argument(format!(
+            "{} bytes of memory for {elements} elements of `{}`",
+            out.len(),
+            meta.dtype
+        )));
+    }
+    out.fill(0);
+    crate::data::fill_bytes(out, width, meta.fill.as_deref());
+    let target = crate::data::Target::Fixed(out);
+    inner.read(&mut [Request { meta, pending, selection, target }]).await
+}

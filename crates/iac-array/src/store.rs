@@ -1,0 +1,692 @@
+//! A store that is open for reading and writing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use iac_codec::Registry;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use rayon::ThreadPool;
+
+use crate::attr::Attr;
+use crate::backend::{Backend, Commit, store_error};
+use crate::cache::ArrayCache;
+use crate::codec::Packing;
+use crate::data::{ArrayData, Place, copy_in};
+use crate::dtype::DType;
+use crate::error::{ArrayError, Result};
+use crate::grid::{Selection, product};
+use crate::layer::{LayerId, random};
+use crate::manifest::Manifest;
+use crate::meta::{ArrayMeta, ArraySpec, NodeKind};
+use crate::pending::{PendingArray, PendingChunk};
+use crate::snapshot::{Inner, Snapshot, read_boxes, read_into, read_one};
+
+/// How a store is read and written; the default is Zstandard at level 3 behind `shuffle`, and 256
+/// MiB of cache.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    pub(crate) packing: Packing,
+    pub(crate) block_bytes: u64,
+    registry: Option<Arc<Registry>>,
+    cache: ArrayCache,
+    pool: Option<Arc<ThreadPool>>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        let packing = Packing::zstd(3).unwrap_or_else(|_| Packing::lz4());
+        Self {
+            packing: packing.with_filters(&[crate::codec::Filter::Shuffle]),
+            block_bytes: 1 << 20,
+            registry: None,
+            cache: ArrayCache::default(),
+            pool: None,
+        }
+    }
+}
+
+impl StoreOptions {
+    /// How blocks are packed that are written from now on; reading goes by what each says.
+    #[must_use]
+    pub fn packing(mut self, packing: Packing) -> Self {
+        self.packing = packing;
+        self
+    }
+
+    /// Raw bytes of the blocks that small chunks are packed into; 1 MiB unless set.
+    #[must_use]
+    pub fn block_bytes(mut self, bytes: u32) -> Self {
+        self.block_bytes = u64::from(bytes).max(1);
+        self
+    }
+
+    /// The codecs that blocks are decoded with; those of this build unless set.
+    #[must_use]
+    pub fn registry(mut self, registry: Arc<Registry>) -> Self {
+        self.registry = Some(registry);
+        self
+    }
+
+    /// The cache, which other stores may share.
+    #[must_use]
+    pub fn cache(mut self, cache: &ArrayCache) -> Self {
+        self.cache = cache.clone();
+        self
+    }
+
+    /// The threads that compress and decompress; the store's own unless set.
+    #[must_use]
+    pub fn pool(mut self, pool: Arc<ThreadPool>) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    pub(crate) fn backend(&self, store: Arc<dyn ObjectStore>, root: &str) -> Result<Arc<Backend>> {
+        let root = Path::parse(root)
+            .map_err(|error| ArrayError::argument(format!("`{root}` is no path: {error}")))?;
+        Ok(Arc::new(Backend {
+            store,
+            root,
+            registry: self.registry.clone().unwrap_or_else(|| Arc::new(Registry::builtin())),
+            cache: self.cache.clone(),
+            pool: self.pool.clone(),
+            own_pool: OnceLock::new(),
+        }))
+    }
+}
+
+/// Where a store lies.
+#[derive(Debug, Clone)]
+pub struct Location {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) root: String,
+}
+
+impl Location {
+    /// A prefix of an object store; empty for the whole of it.
+    pub fn object_store(store: Arc<dyn ObjectStore>, root: &str) -> Self {
+        Self { store, root: root.to_owned() }
+    }
+
+    /// A folder, made when it is not there. What is published is synced to disk.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Store`] when it cannot be made or is no folder.
+    pub fn folder(folder: impl Into<PathBuf>) -> Result<Self> {
+        let folder = folder.into();
+        let failed = |source: object_store::Error| {
+            store_error("open", &Path::from(folder.to_string_lossy().as_ref()), source)
+        };
+        std::fs::create_dir_all(&folder).map_err(|error| {
+            failed(object_store::Error::Generic { store: "folder", source: Box::new(error) })
+        })?;
+        let store = LocalFileSystem::new_with_prefix(&folder).map_err(failed)?.with_fsync(true);
+        Ok(Self { store: Arc::new(store), root: String::new() })
+    }
+
+    /// Memory, which is gone with its last user.
+    #[must_use]
+    pub fn memory() -> Self {
+        Self { store: Arc::new(InMemory::new()), root: String::new() }
+    }
+}
+
+/// A store of arrays, open at a version, with changes that [`ArrayStore::flush`] publishes.
+///
+/// Reading sees the changes. Everybody else sees them when they are published, all at once.
+/// Waiting is asynchronous for the object store alone: compression runs on threads of the store,
+/// and the caller waits for them.
+#[derive(Debug)]
+pub struct ArrayStore {
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) options: StoreOptions,
+    pub(crate) base: Snapshot,
+    pub(crate) pending: BTreeMap<u64, PendingArray>,
+    /// Ids of what `pending` holds and has not deleted, by name.
+    pub(crate) held: HashMap<String, u64>,
+    /// Grows with every change, so that a repeated flush knows whether it is the same one.
+    pub(crate) changes: u64,
+    pub(crate) attempts: Vec<Attempt>,
+}
+
+/// A flush whose end is not known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempt {
+    pub(crate) layer: LayerId,
+    pub(crate) changes: u64,
+}
+
+impl ArrayStore {
+    /// Makes a store; version 0 has no arrays.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Exists`] when there is one, [`ArrayError::NoConditionalPut`] when the object
+    /// store cannot keep two writers apart, else what the object store reports.
+    pub async fn create(location: Location, options: StoreOptions) -> Result<Self> {
+        let backend = options.backend(location.store, &location.root)?;
+        let exists = || ArrayError::Exists { what: "store", name: location.root.clone() };
+        if !backend.versions().await?.is_empty() {
+            return Err(exists());
+        }
+        let store_id = LayerId::random()?;
+        let manifest = Manifest::new(0, 0, store_id.to_string(), Vec::new());
+        match backend.commit(&manifest, store_id).await? {
+            Commit::Taken => {
+                // Ours after all, if only the answer was lost.
+                let found = backend.manifest(0).await?;
+                if found.is_none_or(|found| found.store_id != manifest.store_id) {
+                    return Err(exists());
+                }
+            }
+            Commit::Done => {}
+        }
+        let base = Snapshot { inner: Arc::new(Inner::open(&backend, manifest, &[]).await?) };
+        Ok(Self::at(backend, options, base))
+    }
+
+    /// Opens a store at its newest version.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`] when there is none, else what the object store reports and what
+    /// is damaged.
+    pub async fn open(location: Location, options: StoreOptions) -> Result<Self> {
+        let backend = options.backend(location.store, &location.root)?;
+        let base = newest(&backend, &[]).await?;
+        Ok(Self::at(backend, options, base))
+    }
+
+    fn at(backend: Arc<Backend>, options: StoreOptions, base: Snapshot) -> Self {
+        Self {
+            backend,
+            options,
+            base,
+            pending: BTreeMap::new(),
+            held: HashMap::new(),
+            changes: 0,
+            attempts: Vec::new(),
+        }
+    }
+
+    /// The version that changes build upon, without them.
+    #[must_use]
+    pub const fn snapshot(&self) -> &Snapshot {
+        &self.base
+    }
+
+    /// The versions that can be opened, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// What the object store reports.
+    pub async fn history(&self) -> Result<Vec<u64>> {
+        let versions = self.backend.versions().await?;
+        Ok(versions.into_iter().map(|(version, _)| version).collect())
+    }
+
+    /// A version of the past.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`], [`ArrayError::SnapshotExpired`], else as [`ArrayStore::open`].
+    pub async fn open_at(&self, version: u64) -> Result<Snapshot> {
+        let manifest = self.backend.manifest(version).await?;
+        let manifest = manifest
+            .ok_or_else(|| ArrayError::NotFound { what: "version", name: version.to_string() })?;
+        let inner = Inner::open(&self.backend, manifest, &self.base.inner.layers).await?;
+        Ok(Snapshot { inner: Arc::new(inner) })
+    }
+
+    /// Moves on to the newest version; its number.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Argument`] while changes are pending, else as [`ArrayStore::open`].
+    pub async fn refresh(&mut self) -> Result<u64> {
+        if !self.pending.is_empty() {
+            return Err(ArrayError::argument(format!(
+                "changes of {} arrays are pending: flush or discard them first",
+                self.pending.len()
+            )));
+        }
+        self.base = newest(&self.backend, &self.base.inner.layers).await?;
+        Ok(self.base.version())
+    }
+
+    /// Forgets all changes since the last flush.
+    pub fn discard(&mut self) {
+        self.pending.clear();
+        self.held.clear();
+        self.attempts.clear();
+    }
+
+    /// Bytes of elements that wait for the next flush; all are held in memory.
+    #[must_use]
+    pub fn pending_bytes(&self) -> u64 {
+        self.pending.values().fold(0, |all, array| all.saturating_add(array.memory()))
+    }
+
+    /// Makes an array.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Exists`]; [`ArrayError::Argument`] and [`ArrayError::TooLarge`] for what
+    /// cannot be, before anything is changed.
+    pub fn define(&mut self, name: &str, spec: ArraySpec) -> Result<()> {
+        let meta = ArrayMeta::define(self.fresh_id()?, name, spec)?;
+        self.add(meta, "array")
+    }
+
+    /// Makes a group: a name with attributes. Arrays need none to have `/` in their names.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Exists`], [`ArrayError::Argument`].
+    pub fn define_group(&mut self, name: &str) -> Result<()> {
+        crate::meta::check_name(name)?;
+        let meta = ArrayMeta::node(self.fresh_id()?, name, NodeKind::Group);
+        self.add(meta, "group")
+    }
+
+    fn add(&mut self, meta: ArrayMeta, what: &'static str) -> Result<()> {
+        if self.current(&meta.name).is_some() {
+            return Err(ArrayError::Exists { what, name: meta.name });
+        }
+        self.changes = self.changes.saturating_add(1);
+        self.held.insert(meta.name.clone(), meta.id);
+        self.pending.insert(meta.id, PendingArray::of(meta, true));
+        Ok(())
+    }
+
+    fn fresh_id(&self) -> Result<u64> {
+        loop {
+            let mut bytes = [0; 8];
+            random(&mut bytes)?;
+            let id = u64::from_le_bytes(bytes);
+            let taken = self.base.inner.layers.iter().any(|layer| layer.rows.contains_key(&id));
+            if id != 0 && !taken && !self.pending.contains_key(&id) {
+                return Ok(id);
+            }
+        }
+    }
+
+    /// An array or group as it is with all changes.
+    fn current(&self, name: &str) -> Option<&ArrayMeta> {
+        if let Some(held) = self.held.get(name).and_then(|id| self.pending.get(id)) {
+            return Some(&held.meta);
+        }
+        let meta = self.base.inner.catalogue.get(name)?;
+        (!self.pending.contains_key(&meta.id)).then_some(&**meta)
+    }
+
+    fn current_array(&self, name: &str) -> Result<&ArrayMeta> {
+        let found = self.current(name).filter(|meta| meta.kind == NodeKind::Array);
+        found.ok_or_else(|| ArrayError::no_array(name))
+    }
+
+    /// What is known of an array or group, changes included.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`].
+    pub fn meta(&self, name: &str) -> Result<&ArrayMeta> {
+        self.current(name).filter(|_| !name.is_empty()).ok_or_else(|| ArrayError::no_array(name))
+    }
+
+    /// Names of all arrays and groups, changes included, sorted.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let kept = self.base.inner.catalogue.nodes.values();
+        let kept = kept.filter(|meta| !self.pending.contains_key(&meta.id)).map(|meta| &meta.name);
+        let held = self.pending.values().filter(|held| !held.deleted).map(|held| &held.meta.name);
+        let mut names: Vec<String> =
+            kept.chain(held).filter(|name| !name.is_empty()).cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The changes of an array, begun when there are none.
+    fn touch(&mut self, id: u64, meta: &ArrayMeta) -> &mut PendingArray {
+        self.changes = self.changes.saturating_add(1);
+        let held = &mut self.held;
+        self.pending.entry(id).or_insert_with(|| {
+            held.insert(meta.name.clone(), id);
+            PendingArray::of(meta.clone(), false)
+        })
+    }
+
+    /// Writes a box that begins at `start` and has the shape of the data.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`], [`ArrayError::OutOfBounds`], [`ArrayError::Argument`] for data of
+    /// another type; chunks that are covered in part are read first, with the errors of reading.
+    /// Nothing is changed by a call that fails.
+    pub async fn write(
+        &mut self,
+        name: &str,
+        start: &[u64],
+        data: impl Into<ArrayData>,
+    ) -> Result<()> {
+        let data = data.into();
+        let meta = self.current_array(name)?.clone();
+        check_type(&meta, &data)?;
+        let selection = Selection::new(name, &meta.shape, start, &data.shape, None)?;
+        let written = self.patched(&meta, &selection, Some(&data)).await?;
+        self.touch(meta.id, &meta).chunks.extend(written);
+        Ok(())
+    }
+
+    /// Makes the elements of a box what they are when nobody wrote them.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArrayStore::write`].
+    pub async fn erase(&mut self, name: &str, start: &[u64], shape: &[u64]) -> Result<()> {
+        let meta = self.current_array(name)?.clone();
+        let selection = Selection::new(name, &meta.shape, start, shape, None)?;
+        let erased = self.patched(&meta, &selection, None).await?;
+        self.touch(meta.id, &meta).chunks.extend(erased);
+        Ok(())
+    }
+
+    /// The chunks that a box touches, with new elements in it.
+    async fn patched(
+        &self,
+        meta: &ArrayMeta,
+        selection: &Selection,
+        data: Option<&ArrayData>,
+    ) -> Result<Vec<(Vec<u64>, PendingChunk)>> {
+        let grid = meta.grid()?;
+        let held = self.pending.get(&meta.id);
+        let mut chunks = Vec::new();
+        let mut partial = Vec::new();
+        for chunk in grid.touched(selection)? {
+            let (origin, extents) = (grid.origin(&chunk), grid.extents(&chunk));
+            let whole = origin.iter().zip(&extents).enumerate().all(|(axis, (origin, extent))| {
+                let start = selection.start.get(axis).copied().unwrap_or(0);
+                let count = selection.count.get(axis).copied().unwrap_or(0);
+                start <= *origin && origin.saturating_add(*extent) <= start.saturating_add(count)
+            });
+            if !whole {
+                partial.push((
+                    chunks.len(),
+                    Selection {
+                        start: origin.clone(),
+                        count: extents.clone(),
+                        step: vec![1; extents.len()],
+                    },
+                ));
+            }
+            chunks.push((chunk, origin, extents, whole, None));
+        }
+        let asked = partial.iter().map(|(_, selection)| (meta, held, selection.clone())).collect();
+        let before = read_boxes(&self.base.inner, asked).await?;
+        for ((at, _), before) in partial.iter().zip(before) {
+            if let Some(chunk) = chunks.get_mut(*at) {
+                chunk.4 = Some(before.values);
+            }
+        }
+        let mut out = Vec::with_capacity(chunks.len());
+        for (chunk, origin, extents, whole, before) in chunks {
+            if whole && data.is_none() {
+                out.push((chunk, PendingChunk::Erased));
+                continue;
+            }
+            let mut values = match before {
+                Some(values) => values,
+                None => meta.filled(product(&extents).unwrap_or(u64::MAX))?,
+            };
+            let place = Place { origin: &origin, extents: &extents, visible: &extents };
+            match data {
+                Some(data) => {
+                    let source = data.values.as_source();
+                    copy_in(source, place, &mut values.as_target(), selection, meta.width())?;
+                }
+                None => {
+                    let common = selection.common(&origin, &extents);
+                    let fill = meta.filled(common.elements()?)?;
+                    let source = fill.as_source();
+                    copy_in(source, place, &mut values.as_target(), &common, meta.width())?;
+                }
+            }
+            out.push((chunk, PendingChunk::Data { values, extents }));
+        }
+        Ok(out)
+    }
+
+    /// Gives an array another shape of as many axes. What is cut off is gone; what is new reads as
+    /// fill.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`], [`ArrayError::Argument`], [`ArrayError::TooLarge`].
+    pub fn resize(&mut self, name: &str, shape: &[u64]) -> Result<()> {
+        let meta = self.current_array(name)?.clone();
+        let mut wanted = meta.clone();
+        wanted.shape = shape.to_vec();
+        if shape.len() != meta.shape.len() {
+            return Err(ArrayError::argument(format!(
+                "array `{name}` has {} axes, the new shape {}",
+                meta.shape.len(),
+                shape.len()
+            )));
+        }
+        wanted.check().map_err(ArrayError::argument)?;
+        wanted.check_chunk_bytes()?;
+        self.touch(meta.id, &meta).resize(shape)
+    }
+
+    /// Lengthens an array along an axis and writes the new part; the other extents must be equal.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArrayStore::resize`] and [`ArrayStore::write`]; the array keeps its shape then.
+    pub async fn append(
+        &mut self,
+        name: &str,
+        axis: usize,
+        data: impl Into<ArrayData>,
+    ) -> Result<()> {
+        let data = data.into();
+        let meta = self.current_array(name)?.clone();
+        let mut shape = meta.shape.clone();
+        let fits = data.shape.len() == shape.len()
+            && (data.shape.iter().zip(&shape).enumerate())
+                .all(|(at, (data, array))| at == axis || data == array);
+        let slot = shape.get_mut(axis).zip(data.shape.get(axis)).filter(|_| fits);
+        let Some((extent, more)) = slot else {
+            return Err(ArrayError::argument(format!(
+                "data of shape {:?} cannot follow array `{name}` of shape {:?} along axis {axis}",
+                data.shape, meta.shape
+            )));
+        };
+        let mut start = vec![0; meta.shape.len()];
+        if let Some(start) = start.get_mut(axis) {
+            *start = *extent;
+        }
+        *extent = extent.checked_add(*more).ok_or(ArrayError::TooLarge {
+            what: "axis",
+            found: u64::MAX,
+            allowed: u64::MAX,
+        })?;
+        let mut wanted = meta.clone();
+        wanted.shape = shape;
+        wanted.check().map_err(ArrayError::argument)?;
+        wanted.check_chunk_bytes()?;
+        check_type(&meta, &data)?;
+        let selection = Selection::new(name, &wanted.shape, &start, &data.shape, None)?;
+        let written = self.patched(&wanted, &selection, Some(&data)).await?;
+        let held = self.touch(meta.id, &meta);
+        held.resize(&wanted.shape)?;
+        held.chunks.extend(written);
+        Ok(())
+    }
+
+    /// Removes an array or group. Another of this name will not see its chunks.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`].
+    pub fn delete(&mut self, name: &str) -> Result<()> {
+        let meta = self.meta(name)?.clone();
+        if self.pending.get(&meta.id).is_some_and(|held| held.is_new) {
+            self.changes = self.changes.saturating_add(1);
+            // An attempt whose end is not known may have published it.
+            if self.attempts.is_empty() {
+                self.pending.remove(&meta.id);
+                self.held.remove(name);
+                return Ok(());
+            }
+        }
+        let held = self.touch(meta.id, &meta);
+        held.deleted = true;
+        held.chunks.clear();
+        self.held.remove(name);
+        Ok(())
+    }
+
+    /// Sets an attribute of an array or group.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`]; [`ArrayError::Argument`] for a value above 16 MiB.
+    pub fn set_attr(&mut self, name: &str, key: &str, value: impl Into<Attr>) -> Result<()> {
+        let meta = self.meta(name)?.clone();
+        self.put_attr(meta, key, value.into())
+    }
+
+    fn put_attr(&mut self, mut meta: ArrayMeta, key: &str, value: Attr) -> Result<()> {
+        meta.attrs.insert(key.to_owned(), value);
+        meta.check().map_err(ArrayError::argument)?;
+        let held = self.touch(meta.id, &meta);
+        held.meta.attrs = meta.attrs;
+        Ok(())
+    }
+
+    /// Sets an attribute of the store.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Argument`] for a value above 16 MiB.
+    pub fn set_store_attr(&mut self, key: &str, value: impl Into<Attr>) -> Result<()> {
+        let known = self.current("").cloned();
+        let meta = known.unwrap_or_else(|| ArrayMeta::node(0, "", NodeKind::Store));
+        self.put_attr(meta, key, value.into())
+    }
+
+    /// Removes an attribute of an array or group.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`] when there is no such array or attribute.
+    pub fn remove_attr(&mut self, name: &str, key: &str) -> Result<()> {
+        let mut meta = self.meta(name)?.clone();
+        if meta.attrs.remove(key).is_none() {
+            return Err(ArrayError::NotFound { what: "attribute", name: key.to_owned() });
+        }
+        let held = self.touch(meta.id, &meta);
+        held.meta.attrs = meta.attrs;
+        Ok(())
+    }
+
+    /// Reads a box, changes included; see [`Snapshot::read`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::read`].
+    pub async fn read(&self, name: &str, start: &[u64], shape: &[u64]) -> Result<ArrayData> {
+        let meta = self.current_array(name)?;
+        let selection = Selection::new(name, &meta.shape, start, shape, None)?;
+        read_one(&self.base.inner, meta, self.pending.get(&meta.id), selection).await
+    }
+
+    /// Reads a whole array, changes included.
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::read`].
+    pub async fn read_all(&self, name: &str) -> Result<ArrayData> {
+        let shape = self.current_array(name)?.shape.clone();
+        self.read(name, &vec![0; shape.len()], &shape).await
+    }
+
+    /// Reads elements that lie `step` apart, changes included; see [`Snapshot::read_step`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::read_step`].
+    pub async fn read_step(
+        &self,
+        name: &str,
+        start: &[u64],
+        count: &[u64],
+        step: &[u64],
+    ) -> Result<ArrayData> {
+        let meta = self.current_array(name)?;
+        let selection = Selection::new(name, &meta.shape, start, count, Some(step))?;
+        read_one(&self.base.inner, meta, self.pending.get(&meta.id), selection).await
+    }
+
+    /// Reads a box into memory of the caller, changes included; see [`Snapshot::read_into`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::read_into`].
+    pub async fn read_into(
+        &self,
+        name: &str,
+        start: &[u64],
+        shape: &[u64],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let meta = self.current_array(name)?;
+        let selection = Selection::new(name, &meta.shape, start, shape, None)?;
+        read_into(&self.base.inner, meta, self.pending.get(&meta.id), selection, out).await
+    }
+
+    /// Reads boxes of several arrays, changes included; see [`Snapshot::read_many`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::read_many`].
+    pub async fn read_many(&self, boxes: &[(&str, &[u64], &[u64])]) -> Result<Vec<ArrayData>> {
+        let mut asked = Vec::with_capacity(boxes.len());
+        for (name, start, shape) in boxes {
+            let meta = self.current_array(name)?;
+            let selection = Selection::new(name, &meta.shape, start, shape, None)?;
+            asked.push((meta, self.pending.get(&meta.id), selection));
+        }
+        read_boxes(&self.base.inner, asked).await
+    }
+}
+
+/// Refuses data whose elements are not those of the array.
+fn check_type(meta: &ArrayMeta, data: &ArrayData) -> Result<()> {
+    let timestamp = matches!(meta.dtype, DType::Timestamp(..)) && data.dtype == DType::Int64;
+    if data.dtype != meta.dtype && !timestamp {
+        return Err(ArrayError::argument(format!(
+            "array `{}` has elements of `{}`, the data of `{}`",
+            meta.name, meta.dtype, data.dtype
+        )));
+    }
+    data.check()
+}
+
+/// The newest version.
+pub(crate) async fn newest(
+    backend: &Arc<Backend>,
+    known: &[Arc<crate::layer::Layer>],
+) -> Result<Snapshot> {
+    let versions = backend.versions().await?;
+    let gone = || ArrayError::NotFound { what: "store", name: backend.root.to_string() };
+    let newest = versions.last().map(|(version, _)| *version).ok_or_else(gone)?;
+    let manifest = backend.manifest(newest).await?.ok_or_else(gone)?;
+    Ok(Snapshot { inner: Arc::new(Inner::open(backend, manifest, known).await?) })
+}

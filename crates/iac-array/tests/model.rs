@@ -1,0 +1,188 @@
+//! Random operations, compared with a plain array in memory.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+#![allow(clippy::cast_possible_truncation, clippy::panic)]
+
+use iac_array::blocking::ArrayStore;
+use iac_array::{ArraySpec, DType, Filter, Location, Packing, StoreOptions};
+use ndarray::{ArrayD, IxDyn, Slice};
+use proptest::prelude::*;
+
+const FILL: i16 = -7;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write { at: Vec<u64>, shape: Vec<u64>, seed: i16 },
+    Erase { at: Vec<u64>, shape: Vec<u64> },
+    Resize(Vec<u64>),
+    Append { axis: usize, more: u64, seed: i16 },
+    Flush,
+    Reopen,
+    Discard,
+}
+
+fn step(rank: usize) -> impl Strategy<Value = Step> {
+    let sizes = prop::collection::vec(0_u64..9, rank);
+    prop_oneof![
+        6 => (sizes.clone(), sizes.clone(), any::<i16>())
+            .prop_map(|(at, shape, seed)| Step::Write { at, shape, seed: seed % 50 }),
+        2 => (sizes.clone(), sizes.clone()).prop_map(|(at, shape)| Step::Erase { at, shape }),
+        2 => sizes.prop_map(Step::Resize),
+        1 => (0..rank.max(1), 0_u64..4, any::<i16>())
+            .prop_map(|(axis, more, seed)| Step::Append { axis, more, seed: seed % 50 }),
+        3 => Just(Step::Flush),
+        1 => Just(Step::Reopen),
+        1 => Just(Step::Discard),
+    ]
+}
+
+fn numbers(shape: &[u64], seed: i16) -> ArrayD<i16> {
+    let shape: Vec<usize> = shape.iter().map(|extent| *extent as usize).collect();
+    let mut next = seed;
+    ArrayD::from_shape_simple_fn(IxDyn(&shape), || {
+        // Some boxes are of one value, which is stored in another way.
+        if seed % 5 != 0 {
+            next = next.wrapping_mul(31).wrapping_add(7) % 100;
+        }
+        next
+    })
+}
+
+fn filled(shape: &[u64]) -> ArrayD<i16> {
+    let shape: Vec<usize> = shape.iter().map(|extent| *extent as usize).collect();
+    ArrayD::from_elem(IxDyn(&shape), FILL)
+}
+
+fn part<'a>(
+    model: &'a mut ArrayD<i16>,
+    at: &[u64],
+    shape: &[u64],
+) -> ndarray::ArrayViewMutD<'a, i16> {
+    model.slice_each_axis_mut(|axis| {
+        let from = at[axis.axis.index()] as isize;
+        Slice::from(from..from + shape[axis.axis.index()] as isize)
+    })
+}
+
+fn resized(model: &ArrayD<i16>, shape: &[u64]) -> ArrayD<i16> {
+    let mut out = filled(shape);
+    let common: Vec<u64> =
+        model.shape().iter().zip(shape).map(|(a, b)| (*a as u64).min(*b)).collect();
+    let zero = vec![0; common.len()];
+    let mut from = model.clone();
+    part(&mut out, &zero, &common).assign(&part(&mut from, &zero, &common));
+    out
+}
+
+fn shape_of(model: &ArrayD<i16>) -> Vec<u64> {
+    model.shape().iter().map(|extent| *extent as u64).collect()
+}
+
+fn check(store: &ArrayStore, model: &ArrayD<i16>) {
+    let read = store.read_all("a").unwrap().to_ndarray::<i16>().unwrap();
+    assert_eq!(&read, model);
+    // Every other element along each axis.
+    let count: Vec<u64> = shape_of(model).iter().map(|extent| extent.div_ceil(2)).collect();
+    let zero = vec![0; count.len()];
+    let stepped = store.read_step("a", &zero, &count, &vec![2; count.len()]).unwrap();
+    let mut expected = model.clone();
+    let expected = expected.slice_each_axis_mut(|_| Slice::new(0, None, 2));
+    assert_eq!(stepped.to_ndarray::<i16>().unwrap(), expected);
+}
+
+fn run(shape: Vec<u64>, chunks: Vec<u64>, packing: Packing, steps: Vec<Step>) {
+    let location = Location::memory();
+    let options = StoreOptions::default().packing(packing).block_bytes(64);
+    let mut store = ArrayStore::create(location.clone(), options.clone()).unwrap();
+    let spec = ArraySpec::new(DType::Int16, &shape).chunks(&chunks).fill(FILL);
+    store.define("a", spec).unwrap();
+    store.flush().unwrap();
+    let mut model = filled(&shape);
+    let mut published = vec![model.clone()];
+    for step in steps {
+        let extents = shape_of(&model);
+        match step {
+            Step::Write { at, shape, seed } => {
+                let data = numbers(&shape, seed);
+                let fits = at.iter().zip(&shape).zip(&extents).all(|((a, s), e)| a + s <= *e);
+                let written = store.write("a", &at, &data);
+                assert_eq!(written.is_ok(), fits);
+                if fits {
+                    part(&mut model, &at, &shape).assign(&data);
+                }
+            }
+            Step::Erase { at, shape } => {
+                let fits = at.iter().zip(&shape).zip(&extents).all(|((a, s), e)| a + s <= *e);
+                assert_eq!(store.erase("a", &at, &shape).is_ok(), fits);
+                if fits {
+                    part(&mut model, &at, &shape).fill(FILL);
+                }
+            }
+            Step::Resize(shape) => {
+                store.resize("a", &shape).unwrap();
+                model = resized(&model, &shape);
+            }
+            Step::Append { axis, more, seed } => {
+                if axis >= extents.len() {
+                    continue;
+                }
+                let mut added = extents.clone();
+                added[axis] = more;
+                let data = numbers(&added, seed);
+                store.append("a", axis, &data).unwrap();
+                let mut shape = extents.clone();
+                shape[axis] += more;
+                model = resized(&model, &shape);
+                let mut at = vec![0; shape.len()];
+                at[axis] = extents[axis];
+                part(&mut model, &at, &added).assign(&data);
+            }
+            Step::Flush => {
+                let before = store.snapshot().as_async().version();
+                let version = store.flush().unwrap().version;
+                assert!(version == before || version == before + 1);
+                published.resize(version as usize, model.clone());
+                published[version as usize - 1] = model.clone();
+            }
+            Step::Reopen => {
+                store.flush().unwrap();
+                store = ArrayStore::open(location.clone(), options.clone()).unwrap();
+                let version = store.snapshot().as_async().version() as usize;
+                published.resize(version, model.clone());
+            }
+            Step::Discard => {
+                store.discard();
+                model = published.last().unwrap().clone();
+            }
+        }
+        check(&store, &model);
+    }
+    for (number, model) in published.iter().enumerate() {
+        let snapshot = store.open_at(number as u64 + 1).unwrap();
+        assert_eq!(&snapshot.read_all("a").unwrap().to_ndarray::<i16>().unwrap(), model);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_store_behaves_as_an_array_in_memory(
+        (shape, chunks, steps) in (0_usize..4).prop_flat_map(|rank| (
+            prop::collection::vec(0_u64..9, rank),
+            prop::collection::vec(1_u64..6, rank),
+            prop::collection::vec(step(rank), 1..25),
+        )),
+        packing in prop_oneof![
+            Just(Packing::none()),
+            Just(Packing::lz4()),
+            Just(Packing::zstd(1).unwrap().with_filters(&[Filter::Delta, Filter::Shuffle])),
+        ],
+    ) {
+        run(shape, chunks, packing, steps);
+    }
+}
