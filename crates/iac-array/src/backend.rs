@@ -172,20 +172,7 @@ impl Backend {
 
     /// Stores a layer under its name.
     pub(crate) async fn put_layer(&self, path: &Path, layer: &BuiltLayer) -> Result<()> {
-        let failed = |error| store_error("write", path, error);
-        if layer.bytes <= SINGLE_PUT {
-            let payload: PutPayload = layer.pieces.iter().cloned().collect();
-            self.store.put(path, payload).await.map_err(failed)?;
-            return Ok(());
-        }
-        let upload = self.store.put_multipart(path).await.map_err(failed)?;
-        let mut upload = WriteMultipart::new_with_chunk_size(upload, 16 << 20);
-        for piece in &layer.pieces {
-            upload.wait_for_capacity(8).await.map_err(failed)?;
-            upload.put(piece.clone());
-        }
-        upload.finish().await.map_err(failed)?;
-        Ok(())
+        put_pieces(&*self.store, path, layer).await
     }
 
     /// Publishes a version if nobody has; `ours` tells our manifest from that of somebody else.
@@ -209,6 +196,28 @@ impl Backend {
             Ok(None) | Err(_) => Err(store_error("publish", &path, error)),
         }
     }
+}
+
+/// Stores a layer, in parts when it is large; it appears whole or not at all.
+pub(crate) async fn put_pieces(
+    store: &dyn ObjectStore,
+    path: &Path,
+    layer: &BuiltLayer,
+) -> Result<()> {
+    let failed = |error| store_error("write", path, error);
+    if layer.bytes <= SINGLE_PUT {
+        let payload: PutPayload = layer.pieces.iter().cloned().collect();
+        store.put(path, payload).await.map_err(failed)?;
+        return Ok(());
+    }
+    let upload = store.put_multipart(path).await.map_err(failed)?;
+    let mut upload = WriteMultipart::new_with_chunk_size(upload, 16 << 20);
+    for piece in &layer.pieces {
+        upload.wait_for_capacity(8).await.map_err(failed)?;
+        upload.put(piece.clone());
+    }
+    upload.finish().await.map_err(failed)?;
+    Ok(())
 }
 
 pub(crate) fn store_error(action: &'static str, path: &Path, error: StoreError) -> ArrayError {

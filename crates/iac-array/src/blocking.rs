@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
+use object_store::ObjectStore;
+use object_store::path::Path;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::attr::Attr;
 use crate::data::ArrayData;
 use crate::error::{ArrayError, Result};
 use crate::meta::{ArrayMeta, ArraySpec};
-use crate::{FlushReport, Location, StoreOptions};
+use crate::{ArrayFault, CompactPolicy, FlushReport, GcOptions, GcReport, Location, StoreOptions};
 
 /// [`ArrayStore`](crate::ArrayStore), whose calls wait.
 #[derive(Debug)]
@@ -110,6 +112,46 @@ reading!(ArrayStore);
 reading!(Snapshot);
 
 impl Snapshot {
+    /// See [`Snapshot::open_file`](crate::Snapshot::open_file).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn open_file(location: Location, path: &str, options: &StoreOptions) -> Result<Self> {
+        let runtime = runtime()?;
+        let inner = runtime.block_on(crate::Snapshot::open_file(location, path, options))?;
+        Ok(Self { inner, runtime })
+    }
+
+    /// See [`Snapshot::export`](crate::Snapshot::export).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn export(
+        &self,
+        store: &dyn ObjectStore,
+        path: &Path,
+        options: &StoreOptions,
+    ) -> Result<()> {
+        self.runtime.block_on(self.inner.export(store, path, options))
+    }
+
+    /// See [`Snapshot::verify`](crate::Snapshot::verify).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn verify(&self) -> Result<Vec<ArrayFault>> {
+        self.runtime.block_on(self.inner.verify())
+    }
+
+    /// The number of the version; the first is 0.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.inner.version()
+    }
+
     /// The asynchronous snapshot.
     #[must_use]
     pub const fn as_async(&self) -> &crate::Snapshot {
@@ -288,5 +330,23 @@ impl ArrayStore {
     /// Those of the asynchronous call.
     pub fn flush(&mut self) -> Result<FlushReport> {
         self.runtime.block_on(self.inner.flush())
+    }
+
+    /// See [`ArrayStore::compact`](crate::ArrayStore::compact).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn compact(&mut self, policy: CompactPolicy) -> Result<FlushReport> {
+        self.runtime.block_on(self.inner.compact(policy))
+    }
+
+    /// See [`ArrayStore::gc`](crate::ArrayStore::gc).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn gc(&self, options: GcOptions) -> Result<GcReport> {
+        self.runtime.block_on(self.inner.gc(options))
     }
 }

@@ -8,7 +8,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::panic)]
 
 use iac_array::blocking::ArrayStore;
-use iac_array::{ArraySpec, DType, Filter, Location, Packing, StoreOptions};
+use iac_array::{ArraySpec, CompactPolicy, DType, Filter, Location, Packing, StoreOptions};
 use ndarray::{ArrayD, IxDyn, Slice};
 use proptest::prelude::*;
 
@@ -23,6 +23,7 @@ enum Step {
     Flush,
     Reopen,
     Discard,
+    Compact(CompactPolicy),
 }
 
 fn step(rank: usize) -> impl Strategy<Value = Step> {
@@ -37,6 +38,8 @@ fn step(rank: usize) -> impl Strategy<Value = Step> {
         3 => Just(Step::Flush),
         1 => Just(Step::Reopen),
         1 => Just(Step::Discard),
+        1 => Just(Step::Compact(CompactPolicy::All)),
+        1 => Just(Step::Compact(CompactPolicy::Tiers)),
     ]
 }
 
@@ -158,6 +161,12 @@ fn run(shape: Vec<u64>, chunks: Vec<u64>, packing: Packing, steps: Vec<Step>) {
                 store.discard();
                 model = published.last().unwrap().clone();
             }
+            Step::Compact(policy) => {
+                store.flush().unwrap();
+                let version = store.compact(policy).unwrap().version;
+                published.resize(version as usize, model.clone());
+                assert!(store.snapshot().verify().unwrap().is_empty());
+            }
         }
         check(&store, &model);
     }
@@ -168,7 +177,7 @@ fn run(shape: Vec<u64>, chunks: Vec<u64>, packing: Packing, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn a_store_behaves_as_an_array_in_memory(
