@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use iac_codec::Registry;
 use object_store::path::Path;
 use object_store::{
@@ -153,7 +153,11 @@ impl Backend {
             }
             of.push(joined.len().saturating_sub(1));
         }
-        let requests = joined.iter().map(|(path, range)| self.range(path, range.clone()));
+        // Boxed, so that the whole may be sent to other threads.
+        let mut requests = Vec::with_capacity(joined.len());
+        for (path, range) in &joined {
+            requests.push(self.range(path, range.clone()).boxed());
+        }
         let fetched: Vec<Bytes> =
             stream::iter(requests).buffered(CONCURRENCY).try_collect().await?;
         let mut parts = Vec::with_capacity(wanted.len());

@@ -353,9 +353,9 @@ impl Values {
     pub(crate) fn memory(&self) -> u64 {
         match self {
             Self::Fixed(bytes) => u64_len(bytes.len()),
-            Self::Variable(values) => {
-                values.iter().fold(0, |all, value| all.saturating_add(u64_len(value.len()) + 24))
-            }
+            Self::Variable(values) => values
+                .iter()
+                .fold(0, |all, value| all.saturating_add(u64_len(value.len()).saturating_add(24))),
         }
     }
 

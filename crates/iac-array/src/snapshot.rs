@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 
 use crate::attr::Attr;
@@ -87,15 +87,18 @@ impl Inner {
     ) -> Result<Self> {
         let known: HashMap<LayerId, &Arc<Layer>> =
             known.iter().map(|layer| (layer.id, layer)).collect();
-        let opened = manifest.layers.iter().map(|entry| {
+        // Boxed, so that the whole may be sent to other threads.
+        let mut opened = Vec::with_capacity(manifest.layers.len());
+        for entry in &manifest.layers {
             let known = known.get(&entry.layer_id).map(|layer| Arc::clone(layer));
-            async move {
+            let open = async move {
                 match known {
                     Some(layer) => Ok(layer),
                     None => open_layer(backend, entry).await.map(Arc::new),
                 }
-            }
-        });
+            };
+            opened.push(open.boxed());
+        }
         let layers: Result<Vec<Arc<Layer>>> =
             stream::iter(opened).buffered(CONCURRENCY).try_collect().await;
         let paths = manifest.layers.iter().map(|entry| backend.within(&entry.path)).collect();

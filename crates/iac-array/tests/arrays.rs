@@ -1,0 +1,273 @@
+//! What arrays can hold, and the calls around them.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+#![allow(clippy::cast_possible_truncation)]
+
+use std::sync::Arc;
+
+use iac_array::blocking::{ArrayStore, Snapshot};
+use iac_array::{
+    ArrayData, ArrayError, ArraySpec, Attr, CompactPolicy, DType, Location, NodeKind, Packing,
+    StoreOptions, TimeUnit,
+};
+use iac_codec::{ByteCodec, Codec, CodecError, Limits, Parameters, Registry};
+use ndarray::{arr0, array};
+
+fn memory() -> ArrayStore {
+    ArrayStore::create(Location::memory(), StoreOptions::default()).unwrap()
+}
+
+/// Writes part of an array, publishes, and reads the whole back, before and after compaction.
+fn round_trip(dtype: DType, fill: Option<ArrayData>, part: ArrayData, expected: ArrayData) {
+    for packing in [Packing::none(), Packing::lz4(), Packing::zstd(3).unwrap()] {
+        for chunk in [1, 2, 9] {
+            let options = StoreOptions::default().packing(packing.clone());
+            let mut store = ArrayStore::create(Location::memory(), options).unwrap();
+            let mut spec = ArraySpec::new(dtype.clone(), expected.shape()).chunks(&[chunk]);
+            if let Some(fill) = fill.clone() {
+                spec = spec.fill_data(fill);
+            }
+            store.define("a", spec).unwrap();
+            store.write("a", &[1], part.clone()).unwrap();
+            assert_eq!(store.read_all("a").unwrap(), expected, "{dtype}");
+            store.flush().unwrap();
+            assert_eq!(store.read_all("a").unwrap(), expected, "{dtype}");
+            store.set_attr("a", "k", 1_i64).unwrap();
+            store.flush().unwrap();
+            store.compact(CompactPolicy::All).unwrap();
+            assert_eq!(store.read_all("a").unwrap(), expected, "{dtype}");
+            assert!(store.snapshot().verify().unwrap().is_empty());
+        }
+    }
+}
+
+#[test]
+fn numbers_of_every_width_come_back() {
+    let fixed = [
+        DType::Bool,
+        DType::Int8,
+        DType::UInt16,
+        DType::BFloat16,
+        DType::Float32,
+        DType::Float64,
+        DType::Complex128,
+        DType::Timestamp(TimeUnit::Microsecond, Some("UTC".to_owned())),
+        DType::FixedBinary(5),
+        DType::FixedList(Box::new(DType::Int16), 3),
+    ];
+    for dtype in fixed {
+        let width = dtype.width().unwrap();
+        let bytes: Vec<u8> = (0..3 * width).map(|i| (i % 2) as u8).collect();
+        let mut whole = vec![0; width];
+        whole.extend_from_slice(&bytes);
+        whole.extend_from_slice(&vec![0; width]);
+        let part = ArrayData::from_bytes(dtype.clone(), &[3], bytes).unwrap();
+        let expected = ArrayData::from_bytes(dtype.clone(), &[5], whole).unwrap();
+        round_trip(dtype, None, part, expected);
+    }
+    round_trip(
+        DType::Float32,
+        Some(arr0(f32::NAN).into()),
+        array![1.0_f32, 2.0].into(),
+        array![f32::NAN, 1.0, 2.0, f32::NAN].into(),
+    );
+}
+
+#[test]
+fn texts_bytes_and_lists_come_back_with_their_fill() {
+    let texts = |texts: &[&str]| {
+        ArrayData::from_texts(&[texts.len() as u64], texts.iter().copied()).unwrap()
+    };
+    let fill = ArrayData::from_texts(&[], ["-"]).unwrap();
+    round_trip(DType::Utf8, Some(fill), texts(&["", "µ"]), texts(&["-", "", "µ", "-"]));
+    let binary = |values: &[&[u8]]| {
+        let values = values.iter().map(|value| value.to_vec());
+        ArrayData::from_binary(&[values.len() as u64], values).unwrap()
+    };
+    round_trip(DType::Binary, None, binary(&[&[255, 0]]), binary(&[&[], &[255, 0], &[]]));
+    let lists = |lists: &[&[f32]]| ArrayData::from_lists(&[lists.len() as u64], lists).unwrap();
+    let dtype = DType::List(Box::new(DType::Float32));
+    round_trip(dtype, None, lists(&[&[1.5, 2.5], &[]]), lists(&[&[], &[1.5, 2.5], &[], &[]]));
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let mut store = memory();
+    let spec = || ArraySpec::new(DType::UInt8, &[4]);
+    store.define("a/b", spec()).unwrap();
+    assert!(matches!(store.define("a/b", spec()), Err(ArrayError::Exists { .. })));
+    for name in ["", "/", "a//b", "a/"] {
+        assert!(matches!(store.define(name, spec()), Err(ArrayError::Argument { .. })), "{name}");
+    }
+    assert!(store.define("c", spec().chunks(&[0])).is_err());
+    assert!(store.define("c", spec().chunks(&[1, 1])).is_err());
+    assert!(store.define("c", spec().dims(&["x", "y"])).is_err());
+    assert!(store.define("c", spec().fill(1_u16)).is_err());
+    assert!(store.define("c", ArraySpec::new(DType::UInt8, &[1; 33])).is_err());
+    let huge = ArraySpec::new(DType::UInt8, &[1 << 40]).chunks(&[1 << 31]);
+    assert!(matches!(store.define("c", huge), Err(ArrayError::TooLarge { .. })));
+    let growing = ArraySpec::new(DType::UInt8, &[4]).chunks(&[1 << 40]);
+    store.define("growing", growing).unwrap();
+    assert!(matches!(store.resize("growing", &[1 << 31]), Err(ArrayError::TooLarge { .. })));
+    assert!(store.write("a/b", &[0], array![1_u16]).is_err());
+    assert!(matches!(
+        store.write("a/b", &[3], array![1_u8, 2]),
+        Err(ArrayError::OutOfBounds { axis: 0, end: 5, extent: 4, .. })
+    ));
+    assert!(matches!(store.read("a/b", &[0], &[5]), Err(ArrayError::OutOfBounds { .. })));
+    assert!(matches!(store.read_all("a"), Err(ArrayError::NotFound { .. })));
+    assert!(store.append("a/b", 1, array![1_u8]).is_err());
+    assert_eq!(store.names(), ["a/b", "growing"]);
+    assert_eq!(store.read_all("a/b").unwrap(), array![0_u8, 0, 0, 0].into());
+}
+
+#[test]
+fn an_array_that_is_defined_again_has_nothing_of_the_old_one() {
+    let mut store = memory();
+    store.define("a", ArraySpec::new(DType::Int32, &[4])).unwrap();
+    store.write("a", &[0], array![1, 2, 3, 4]).unwrap();
+    store.flush().unwrap();
+    store.delete("a").unwrap();
+    assert!(store.meta("a").is_err());
+    store.define("a", ArraySpec::new(DType::Float64, &[2]).fill(0.5)).unwrap();
+    assert_eq!(store.read_all("a").unwrap(), array![0.5, 0.5].into());
+    store.flush().unwrap();
+    assert_eq!(store.read_all("a").unwrap(), array![0.5, 0.5].into());
+    store.compact(CompactPolicy::All).unwrap();
+    assert_eq!(store.read_all("a").unwrap(), array![0.5, 0.5].into());
+    assert_eq!(store.open_at(1).unwrap().read_all("a").unwrap(), array![1, 2, 3, 4].into());
+}
+
+#[test]
+fn attributes_and_groups_are_versions_too() {
+    let mut store = memory();
+    store.define_group("ct").unwrap();
+    store.define("ct/volume", ArraySpec::new(DType::Int16, &[2, 2]).dims(&["y", "x"])).unwrap();
+    store.set_attr("ct", "spacing", vec![0.5, 0.5]).unwrap();
+    store.set_attr("ct/volume", "unit", "HU").unwrap();
+    store.set_store_attr("study", 7_i64).unwrap();
+    store.flush().unwrap();
+    store.remove_attr("ct/volume", "unit").unwrap();
+    store.set_store_attr("study", 8_i64).unwrap();
+    store.flush().unwrap();
+    let (old, new) = (store.open_at(1).unwrap(), store.snapshot());
+    let (old, new) = (old.as_async(), new.as_async());
+    assert_eq!(old.meta("ct/volume").unwrap().attrs()["unit"], Attr::from("HU"));
+    assert!(new.meta("ct/volume").unwrap().attrs().is_empty());
+    assert_eq!(old.store_attrs()["study"], Attr::Int(7));
+    assert_eq!(new.store_attrs()["study"], Attr::Int(8));
+    assert_eq!(new.meta("ct").unwrap().kind(), NodeKind::Group);
+    assert_eq!(new.meta("ct/volume").unwrap().dims(), ["y", "x"]);
+    assert_eq!(new.attr_column("spacing").count(), 1);
+    assert_eq!(new.names().collect::<Vec<_>>(), ["ct", "ct/volume"]);
+}
+
+#[test]
+fn several_boxes_and_memory_of_the_caller_are_filled() {
+    let mut store = memory();
+    for name in ["a", "b"] {
+        store.define(name, ArraySpec::new(DType::UInt16, &[3, 3]).chunks(&[2, 2])).unwrap();
+        store.write(name, &[0, 0], array![[1_u16, 2, 3], [4, 5, 6], [7, 8, 9]]).unwrap();
+    }
+    store.flush().unwrap();
+    let boxes: [(&str, &[u64], &[u64]); 3] =
+        [("a", &[1, 1], &[2, 2]), ("b", &[0, 2], &[3, 1]), ("a", &[0, 0], &[0, 3])];
+    let read = store.read_many(&boxes).unwrap();
+    assert_eq!(read[0], array![[5_u16, 6], [8, 9]].into());
+    assert_eq!(read[1], array![[3_u16], [6], [9]].into());
+    assert_eq!(read[2].shape(), [0, 3]);
+    let mut out = [0xFF; 8];
+    store.read_into("a", &[1, 1], &[2, 2], &mut out).unwrap();
+    assert_eq!(out, [5, 0, 6, 0, 8, 0, 9, 0]);
+    assert!(store.read_into("a", &[1, 1], &[2, 2], &mut [0; 7]).is_err());
+}
+
+#[test]
+fn a_folder_is_read_by_another_process_and_as_a_single_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = || Location::folder(folder.path().join("x.arrays")).unwrap();
+    let options = StoreOptions::default();
+    let mut store = ArrayStore::create(location(), options.clone()).unwrap();
+    assert!(matches!(
+        ArrayStore::create(location(), options.clone()),
+        Err(ArrayError::Exists { .. })
+    ));
+    store.define("a", ArraySpec::new(DType::Int32, &[100]).chunks(&[7])).unwrap();
+    let numbers = ndarray::Array1::from_iter(0..100_i32);
+    store.write("a", &[0], &numbers).unwrap();
+    store.flush().unwrap();
+    store.write("a", &[50], array![-1, -2]).unwrap();
+    store.flush().unwrap();
+    let again = ArrayStore::open(location(), options.clone()).unwrap();
+    let expected = store.read_all("a").unwrap();
+    assert_eq!(again.read_all("a").unwrap(), expected);
+    assert_eq!(again.history().unwrap(), [0, 1, 2]);
+
+    let target = object_store::local::LocalFileSystem::new_with_prefix(folder.path()).unwrap();
+    let path = object_store::path::Path::from("x.iac");
+    again.snapshot().export(&target, &path, &options).unwrap();
+    let files = Location::folder(folder.path()).unwrap();
+    let file = Snapshot::open_file(files.clone(), "x.iac", &options).unwrap();
+    assert_eq!(file.read_all("a").unwrap(), expected);
+    assert!(file.verify().unwrap().is_empty());
+    let bytes = std::fs::read(folder.path().join("x.iac")).unwrap();
+    for cut in [0, 7, 65_535, 65_536, bytes.len() - 1] {
+        std::fs::write(folder.path().join("cut.iac"), &bytes[..cut]).unwrap();
+        assert!(Snapshot::open_file(files.clone(), "cut.iac", &options).is_err(), "{cut}");
+    }
+}
+
+/// Stores every byte inverted, and a run of one byte as one.
+struct Runs;
+
+impl ByteCodec for Runs {
+    fn name(&self) -> &str {
+        "test.runs"
+    }
+
+    fn parameters(&self) -> Parameters {
+        Parameters::new()
+    }
+
+    fn encode(&self, record: &[u8]) -> Result<Vec<u8>, CodecError> {
+        let runs = record.chunk_by(|a, b| a == b);
+        Ok(runs
+            .flat_map(|run| run.chunks(255))
+            .flat_map(|run| [run.len() as u8, !run[0]])
+            .collect())
+    }
+
+    fn decode(&self, payload: &[u8], _: &Limits) -> Result<Vec<u8>, CodecError> {
+        Ok(payload.chunks(2).flat_map(|run| vec![!run[1]; usize::from(run[0])]).collect())
+    }
+}
+
+#[test]
+fn a_codec_of_the_caller_is_read_by_those_who_know_it() {
+    let location = Location::memory();
+    let registry = Registry::builtin();
+    registry.register("test.runs", |_| Ok(Codec::from_byte_codec(Runs))).unwrap();
+    let options = StoreOptions::default()
+        .packing(Packing::new(Codec::from_byte_codec(Runs)).unwrap())
+        .registry(Arc::new(registry));
+    let mut store = ArrayStore::create(location.clone(), options.clone()).unwrap();
+    store.define("a", ArraySpec::new(DType::UInt8, &[300])).unwrap();
+    store.write("a", &[0], ndarray::Array1::from_elem(299, 9_u8)).unwrap();
+    store.flush().unwrap();
+    store.write("a", &[10], array![1_u8]).unwrap();
+    store.flush().unwrap();
+    let expected = store.read_all("a").unwrap();
+    let again = ArrayStore::open(location.clone(), options).unwrap();
+    assert_eq!(again.read_all("a").unwrap(), expected);
+    let other = ArrayStore::open(location, StoreOptions::default()).unwrap();
+    assert_eq!(other.meta("a").unwrap().shape(), [300]);
+    let error = other.read_all("a").unwrap_err();
+    assert!(
+        matches!(error, ArrayError::UnknownCodec { ref name } if name == "test.runs"),
+        "{error}"
+    );
+}
