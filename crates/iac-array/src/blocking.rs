@@ -13,6 +13,7 @@ use crate::attr::Attr;
 use crate::data::ArrayData;
 use crate::error::{ArrayError, Result};
 use crate::meta::{ArrayMeta, ArraySpec};
+use crate::stats::{ChunkStats, Number, Stats};
 use crate::{ArrayFault, CompactPolicy, FlushReport, GcOptions, GcReport, Location, StoreOptions};
 
 /// [`ArrayStore`](crate::ArrayStore), whose calls wait.
@@ -135,6 +136,38 @@ impl Snapshot {
         options: &StoreOptions,
     ) -> Result<()> {
         self.runtime.block_on(self.inner.export(store, path, options))
+    }
+
+    /// See [`Snapshot::chunk_stats`](crate::Snapshot::chunk_stats).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn chunk_stats(&self, name: &str) -> Result<Vec<ChunkStats>> {
+        self.runtime.block_on(self.inner.chunk_stats(name))
+    }
+
+    /// See [`Snapshot::stats`](crate::Snapshot::stats).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn stats(&self, name: &str) -> Result<Stats> {
+        self.runtime.block_on(self.inner.stats(name))
+    }
+
+    /// See [`Snapshot::select`](crate::Snapshot::select).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn select(
+        &self,
+        name: &str,
+        least: impl Into<Number>,
+        greatest: impl Into<Number>,
+    ) -> Result<Vec<(Vec<u64>, Vec<u64>)>> {
+        self.runtime.block_on(self.inner.select(name, least, greatest))
     }
 
     /// See [`Snapshot::verify`](crate::Snapshot::verify).

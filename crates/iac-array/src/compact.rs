@@ -332,6 +332,7 @@ async fn repack(
         .collect();
     let wanted: Vec<(usize, Block)> = wanted.into_iter().collect();
     let decoded = inner.blocks(&wanted).await?;
+    let statistics = options.statistics;
     let mut items = Vec::with_capacity(live.len());
     for live in live {
         let meta = &*live.meta;
@@ -340,11 +341,13 @@ async fn repack(
         // First what is still visible, then the rest of the chunk as fill.
         let values = reshape(meta, &values, &found.extents, &found.visible)?;
         let values = reshape(meta, &values, &found.visible, &live.wanted)?;
+        let raw = values.encode(&meta.dtype)?;
         items.push(Item {
             array_id: meta.id,
             chunk: live.number,
             lane: meta.dtype.lane(),
-            raw: Cow::Owned(values.encode(&meta.dtype)?),
+            stats: statistics.then(|| crate::stats::of_bytes(meta, &raw)).flatten(),
+            raw: Cow::Owned(raw),
         });
     }
     inner.backend.install(|| blocks.pack(&items, &options.packing, options.block_bytes, rows))

@@ -16,6 +16,7 @@ use crate::manifest::{LayerEntry, Manifest};
 use crate::pack::{Blocks, Item};
 use crate::pending::{PendingChunk, reshape};
 use crate::snapshot::{Inner, Snapshot};
+use crate::stats::StoredStats;
 use crate::store::{ArrayStore, Attempt, newest};
 
 /// Times that publishing begins anew because others were faster.
@@ -41,7 +42,7 @@ pub struct FlushReport {
 enum Shape<'a> {
     Erased,
     Constant(Vec<u8>),
-    Raw(Cow<'a, [u8]>),
+    Raw(Cow<'a, [u8]>, Option<Box<StoredStats>>),
 }
 
 impl ArrayStore {
@@ -192,7 +193,15 @@ impl ArrayStore {
         self.backend.install(|| {
             let shapes: Vec<Shape<'_>> = chunks
                 .par_iter()
-                .map(|(_, _, held, extents, chunk)| shape(&held.meta, extents, chunk))
+                .map(|(_, _, held, extents, chunk)| {
+                    Ok(match shape(&held.meta, extents, chunk)? {
+                        Shape::Raw(raw, _) if self.options.statistics => {
+                            let stats = crate::stats::of_bytes(&held.meta, &raw);
+                            Shape::Raw(raw, stats)
+                        }
+                        other => other,
+                    })
+                })
                 .collect::<Result<_>>()?;
             let mut rows = Vec::with_capacity(chunks.len());
             let mut items = Vec::new();
@@ -200,9 +209,9 @@ impl ArrayStore {
                 let kind = match shape {
                     Shape::Erased => ChunkKind::Erased,
                     Shape::Constant(element) => ChunkKind::Constant(element),
-                    Shape::Raw(raw) => {
+                    Shape::Raw(raw, stats) => {
                         let lane = held.meta.dtype.lane();
-                        items.push(Item { array_id: *array_id, chunk: *number, lane, raw });
+                        items.push(Item { array_id: *array_id, chunk: *number, lane, raw, stats });
                         continue;
                     }
                 };
@@ -244,7 +253,15 @@ pub(crate) async fn pause(tries: u32) {
 }
 
 pub(crate) fn without_bytes(array_id: u64, chunk: u64, kind: ChunkKind) -> ChunkRow {
-    ChunkRow { array_id, chunk, block: Block::default(), in_offset: 0, in_length: 0, kind }
+    ChunkRow {
+        array_id,
+        chunk,
+        block: Block::default(),
+        in_offset: 0,
+        in_length: 0,
+        kind,
+        stats: None,
+    }
 }
 
 fn shape<'a>(
@@ -260,13 +277,13 @@ fn shape<'a>(
         let values = reshape(meta, values, extents, wanted)?;
         return Ok(match simple(meta, &values) {
             Some(simple) => simple,
-            None => Shape::Raw(Cow::Owned(values.encode(&meta.dtype)?)),
+            None => Shape::Raw(Cow::Owned(values.encode(&meta.dtype)?), None),
         });
     }
     Ok(match (simple(meta, values), values) {
         (Some(simple), _) => simple,
-        (None, crate::data::Values::Fixed(bytes)) => Shape::Raw(Cow::Borrowed(bytes)),
-        (None, variable) => Shape::Raw(Cow::Owned(variable.encode(&meta.dtype)?)),
+        (None, crate::data::Values::Fixed(bytes)) => Shape::Raw(Cow::Borrowed(bytes), None),
+        (None, variable) => Shape::Raw(Cow::Owned(variable.encode(&meta.dtype)?), None),
     })
 }
 

@@ -12,6 +12,7 @@ use iac_format::TableKind;
 use iac_format::table::TableStream;
 
 use crate::error::{ArrayError, Result, u64_len};
+use crate::stats::StoredStats;
 use crate::stream::END;
 
 /// Rows of a batch, unless that makes more batches than a header has room for.
@@ -54,6 +55,8 @@ pub(crate) struct ChunkRow {
     pub(crate) in_offset: u32,
     pub(crate) in_length: u32,
     pub(crate) kind: ChunkKind,
+    /// What is known of the elements, for chunks with bytes.
+    pub(crate) stats: Option<Box<StoredStats>>,
 }
 
 /// Where a batch of the index lies, and which chunks it holds.
@@ -82,6 +85,10 @@ fn schema() -> Schema {
         Field::new("codec", DataType::UInt8, false),
         Field::new("kind", DataType::UInt8, false),
         Field::new("const", DataType::Binary, true),
+        Field::new("min", DataType::Binary, true),
+        Field::new("max", DataType::Binary, true),
+        Field::new("fill_count", DataType::UInt32, true),
+        Field::new("nan_count", DataType::UInt32, true),
     ])
 }
 
@@ -136,6 +143,8 @@ fn batch(schema: &Arc<Schema>, rows: &[ChunkRow]) -> Result<RecordBatch> {
     let mut short: [UInt32Builder; 5] = Default::default();
     let mut tiny: [UInt8Builder; 2] = Default::default();
     let mut constants = BinaryBuilder::new();
+    let (mut least, mut greatest) = (BinaryBuilder::new(), BinaryBuilder::new());
+    let (mut fills, mut nans) = (UInt32Builder::new(), UInt32Builder::new());
     for row in rows {
         let block = &row.block;
         let kind = match &row.kind {
@@ -152,12 +161,22 @@ fn batch(schema: &Arc<Schema>, rows: &[ChunkRow]) -> Result<RecordBatch> {
             ChunkKind::Constant(element) => constants.append_value(element),
             _ => constants.append_null(),
         }
+        let stats = row.stats.as_deref();
+        let range = stats.and_then(|stats| stats.range.as_ref());
+        least.append_option(range.map(|range| &range.0));
+        greatest.append_option(range.map(|range| &range.1));
+        fills.append_option(stats.map(|stats| stats.fill_count));
+        nans.append_option(stats.map(|stats| stats.nan_count));
     }
     let mut columns: Vec<ArrayRef> = Vec::new();
     columns.extend(long.iter_mut().map(|column| Arc::new(column.finish()) as ArrayRef));
     columns.extend(short.iter_mut().map(|column| Arc::new(column.finish()) as ArrayRef));
     columns.extend(tiny.iter_mut().map(|column| Arc::new(column.finish()) as ArrayRef));
     columns.push(Arc::new(constants.finish()));
+    columns.push(Arc::new(least.finish()));
+    columns.push(Arc::new(greatest.finish()));
+    columns.push(Arc::new(fills.finish()));
+    columns.push(Arc::new(nans.finish()));
     RecordBatch::try_new(Arc::clone(schema), columns)
         .map_err(|error| ArrayError::argument(format!("the index has no table: {error}")))
 }
@@ -220,6 +239,11 @@ fn read_rows(batch: &RecordBatch, rows: &mut Vec<ChunkRow>) -> std::result::Resu
         (column.null_count() == 0).then_some(column.values()).ok_or_else(|| missing(name))
     };
     let constants = column("const")?.as_binary_opt::<i32>().ok_or_else(|| missing("const"))?;
+    let bytes = |name: &str| column(name)?.as_binary_opt::<i32>().ok_or_else(|| missing(name));
+    let counts =
+        |name: &str| column(name)?.as_primitive_opt::<UInt32Type>().ok_or_else(|| missing(name));
+    let (least, greatest) = (bytes("min")?, bytes("max")?);
+    let (fills, nans) = (counts("fill_count")?, counts("nan_count")?);
     let (ids, chunks, offsets) = (long("array_id")?, long("chunk")?, long("offset")?);
     let (lengths, sums, raws) = (short("length")?, short("crc32")?, short("raw_length")?);
     let (starts, sizes) = (short("in_offset")?, short("in_length")?);
@@ -236,7 +260,17 @@ fn read_rows(batch: &RecordBatch, rows: &mut Vec<ChunkRow>) -> std::result::Resu
             }
             _ => return Err(format!("row {row} has a kind that is not known")),
         };
+        let ranged = !least.is_null(row) && !greatest.is_null(row);
+        let counted = !fills.is_null(row) && !nans.is_null(row);
+        let stats = counted.then(|| {
+            Box::new(StoredStats {
+                range: ranged.then(|| (least.value(row).to_vec(), greatest.value(row).to_vec())),
+                fill_count: fills.value(row),
+                nan_count: nans.value(row),
+            })
+        });
         rows.push(ChunkRow {
+            stats,
             array_id: long(ids),
             chunk: long(chunks),
             block: Block {
@@ -303,6 +337,13 @@ mod tests {
                 1 => ChunkKind::Erased,
                 _ => ChunkKind::Constant(vec![1, 2]),
             },
+            stats: chunk.is_multiple_of(2).then(|| {
+                Box::new(StoredStats {
+                    range: chunk.is_multiple_of(4).then(|| (vec![1], vec![2])),
+                    fill_count: 3,
+                    nan_count: 4,
+                })
+            }),
         };
         (0..count).map(row).collect()
     }

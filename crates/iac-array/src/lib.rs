@@ -45,6 +45,7 @@ mod pack;
 mod pending;
 mod read;
 mod snapshot;
+mod stats;
 mod store;
 mod stream;
 
@@ -60,4 +61,5 @@ pub use grid::MAX_RANK;
 pub use maintain::{ArrayFault, GcOptions, GcReport};
 pub use meta::{ArrayMeta, ArraySpec, NodeKind};
 pub use snapshot::Snapshot;
+pub use stats::{ChunkStats, Number, Stats};
 pub use store::{ArrayStore, Location, StoreOptions};

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use crate::codec::{BlockCodec, Packing};
 use crate::error::{ArrayError, Result, u64_len};
 use crate::index::{Block, ChunkKind, ChunkRow};
+use crate::stats::StoredStats;
 
 /// A chunk that is to be stored.
 pub(crate) struct Item<'a> {
@@ -16,6 +17,7 @@ pub(crate) struct Item<'a> {
     /// Bytes of the numbers in it.
     pub(crate) lane: usize,
     pub(crate) raw: Cow<'a, [u8]>,
+    pub(crate) stats: Option<Box<StoredStats>>,
 }
 
 /// Blocks and codecs of a layer in the making.
@@ -142,6 +144,7 @@ fn block(group: &[Item<'_>], codec: &BlockCodec, number: u8) -> Result<(Vec<Chun
             in_offset,
             in_length,
             kind: ChunkKind::Data,
+            stats: item.stats.clone(),
         });
         in_offset = in_offset.saturating_add(in_length);
     }

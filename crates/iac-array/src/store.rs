@@ -31,6 +31,7 @@ use crate::snapshot::{Inner, Snapshot, read_boxes, read_into, read_one};
 pub struct StoreOptions {
     pub(crate) packing: Packing,
     pub(crate) block_bytes: u64,
+    pub(crate) statistics: bool,
     registry: Option<Arc<Registry>>,
     cache: ArrayCache,
     pool: Option<Arc<ThreadPool>>,
@@ -42,6 +43,7 @@ impl Default for StoreOptions {
         Self {
             packing: packing.with_filters(&[crate::codec::Filter::Shuffle]),
             block_bytes: 1 << 20,
+            statistics: true,
             registry: None,
             cache: ArrayCache::default(),
             pool: None,
@@ -61,6 +63,13 @@ impl StoreOptions {
     #[must_use]
     pub fn block_bytes(mut self, bytes: u32) -> Self {
         self.block_bytes = u64::from(bytes).max(1);
+        self
+    }
+
+    /// Whether the least and greatest element of each chunk is noted; on unless set.
+    #[must_use]
+    pub const fn statistics(mut self, statistics: bool) -> Self {
+        self.statistics = statistics;
         self
     }
 

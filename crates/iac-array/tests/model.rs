@@ -8,7 +8,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::panic)]
 
 use iac_array::blocking::ArrayStore;
-use iac_array::{ArraySpec, CompactPolicy, DType, Filter, Location, Packing, StoreOptions};
+use iac_array::{ArraySpec, CompactPolicy, DType, Filter, Location, Number, Packing, StoreOptions};
 use ndarray::{ArrayD, IxDyn, Slice};
 use proptest::prelude::*;
 
@@ -97,6 +97,30 @@ fn check(store: &ArrayStore, model: &ArrayD<i16>) {
     assert_eq!(stepped.to_ndarray::<i16>().unwrap(), expected);
 }
 
+/// Statistics and pruning against a look at every element; what is published only.
+fn check_stats(store: &ArrayStore, model: &ArrayD<i16>) {
+    let snapshot = store.snapshot();
+    let stats = snapshot.stats("a").unwrap();
+    let values = || model.iter().copied().filter(|value| *value != FILL);
+    let range = values().min().zip(values().max()).map(|(a, b)| (a.into(), b.into()));
+    if stats.exact {
+        assert_eq!(stats.range, range);
+        assert_eq!(stats.value_count, values().count() as u64);
+        assert_eq!(stats.fill_count + stats.value_count, model.len() as u64);
+    } else if let (Some((Number::Int(low), Number::Int(high))), Some(_)) = (stats.range, range) {
+        assert!(values().all(|value| (low..=high).contains(&value.into())));
+    } else {
+        assert!(stats.range.is_none() && values().count() == 0 || range.is_none());
+    }
+    for (low, high) in [(-7_i16, -7), (0, 0), (20, 60), (-100, -8)] {
+        let mut kept = model.clone();
+        for (start, shape) in snapshot.select("a", low, high).unwrap() {
+            part(&mut kept, &start, &shape).fill(i16::MAX);
+        }
+        assert!(kept.iter().all(|value| !(low..=high).contains(value)), "{low}..={high}");
+    }
+}
+
 fn run(shape: Vec<u64>, chunks: Vec<u64>, packing: Packing, steps: Vec<Step>) {
     let location = Location::memory();
     let options = StoreOptions::default().packing(packing).block_bytes(64);
@@ -150,6 +174,7 @@ fn run(shape: Vec<u64>, chunks: Vec<u64>, packing: Packing, steps: Vec<Step>) {
                 assert!(version == before || version == before + 1);
                 published.resize(version as usize, model.clone());
                 published[version as usize - 1] = model.clone();
+                check_stats(&store, &model);
             }
             Step::Reopen => {
                 store.flush().unwrap();
@@ -166,6 +191,7 @@ fn run(shape: Vec<u64>, chunks: Vec<u64>, packing: Packing, steps: Vec<Step>) {
                 let version = store.compact(policy).unwrap().version;
                 published.resize(version as usize, model.clone());
                 assert!(store.snapshot().verify().unwrap().is_empty());
+                check_stats(&store, &model);
             }
         }
         check(&store, &model);

@@ -1,0 +1,314 @@
+//! Statistics of chunks, and the chunks that a question can concern.
+
+use half::{bf16, f16};
+
+use crate::dtype::DType;
+use crate::error::{ArrayError, Result};
+use crate::grid::product;
+use crate::index::{ChunkKind, ChunkRow};
+use crate::meta::ArrayMeta;
+use crate::read::Found;
+use crate::snapshot::Snapshot;
+
+/// A number of any numeric type: integers and timestamps exactly, floats as `f64`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// An integer, a timestamp, or a truth value.
+    Int(i128),
+    /// A float.
+    Float(f64),
+}
+
+macro_rules! numbers {
+    ($($from:ty => $variant:ident),+) => {$(
+        impl From<$from> for Number {
+            fn from(number: $from) -> Self {
+                Self::$variant(number.into())
+            }
+        }
+    )+};
+}
+
+numbers!(i8 => Int, i16 => Int, i32 => Int, i64 => Int, u8 => Int, u16 => Int, u32 => Int,
+    u64 => Int, f32 => Float, f64 => Float);
+
+/// What the elements of a chunk, or of an array, are like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    /// The least and the greatest element, fill values and NaN left out; none when there is no
+    /// other element, or it is not known.
+    pub range: Option<(Number, Number)>,
+    /// Elements that are the fill value.
+    pub fill_count: u64,
+    /// Elements that are NaN (and not the fill value).
+    pub nan_count: u64,
+    /// All other elements.
+    pub value_count: u64,
+    /// Whether this is what reading every element would give. Otherwise the range is a bound, or
+    /// not known at all, and the counts are of no use.
+    pub exact: bool,
+}
+
+/// A chunk and its statistics.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ChunkStats {
+    /// Where the chunk begins.
+    pub start: Vec<u64>,
+    /// How far it reaches.
+    pub shape: Vec<u64>,
+    /// What is in it.
+    pub stats: Stats,
+}
+
+/// What an index row stores: bytes of the least and greatest element, and counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredStats {
+    pub(crate) range: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) fill_count: u32,
+    pub(crate) nan_count: u32,
+}
+
+/// Statistics of the bytes of a chunk; none for types without an order.
+pub(crate) fn of_bytes(meta: &ArrayMeta, bytes: &[u8]) -> Option<Box<StoredStats>> {
+    let width = meta.dtype.width()?;
+    let mut stats = StoredStats { range: None, fill_count: 0, nan_count: 0 };
+    let mut range: Option<((Number, &[u8]), (Number, &[u8]))> = None;
+    number(&meta.dtype, &vec![0; width])?;
+    for element in bytes.chunks_exact(width) {
+        if meta.is_fill(element) {
+            stats.fill_count = stats.fill_count.checked_add(1)?;
+            continue;
+        }
+        let value = number(&meta.dtype, element)?;
+        if matches!(value, Number::Float(value) if value.is_nan()) {
+            stats.nan_count = stats.nan_count.checked_add(1)?;
+            continue;
+        }
+        range = Some(match range {
+            None => ((value, element), (value, element)),
+            Some((least, greatest)) => (
+                if less(value, least.0) { (value, element) } else { least },
+                if less(greatest.0, value) { (value, element) } else { greatest },
+            ),
+        });
+    }
+    stats.range = range.map(|(least, greatest)| (least.1.to_vec(), greatest.1.to_vec()));
+    Some(Box::new(stats))
+}
+
+/// Compares numbers of one type.
+fn less(a: Number, b: Number) -> bool {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => a < b,
+        (Number::Float(a), Number::Float(b)) => a < b,
+        _ => false,
+    }
+}
+
+/// The number that the bytes of an element are; none for types without an order.
+fn number(dtype: &DType, bytes: &[u8]) -> Option<Number> {
+    macro_rules! read {
+        ($type:ty) => {
+            <$type>::from_le_bytes(bytes.try_into().ok()?)
+        };
+    }
+    Some(match dtype {
+        DType::Bool | DType::UInt8 => read!(u8).into(),
+        DType::Int8 => read!(i8).into(),
+        DType::Int16 => read!(i16).into(),
+        DType::Int32 => read!(i32).into(),
+        DType::Int64 | DType::Timestamp(..) => read!(i64).into(),
+        DType::UInt16 => read!(u16).into(),
+        DType::UInt32 => read!(u32).into(),
+        DType::UInt64 => read!(u64).into(),
+        DType::Float16 => read!(f16).to_f64().into(),
+        DType::BFloat16 => read!(bf16).to_f64().into(),
+        DType::Float32 => read!(f32).into(),
+        DType::Float64 => read!(f64).into(),
+        _ => return None,
+    })
+}
+
+impl Stats {
+    fn unknown() -> Self {
+        Self { range: None, fill_count: 0, nan_count: 0, value_count: 0, exact: false }
+    }
+
+    fn fill(elements: u64) -> Self {
+        Self { range: None, fill_count: elements, nan_count: 0, value_count: 0, exact: true }
+    }
+
+    /// Statistics of one row, as it was written.
+    fn of_row(meta: &ArrayMeta, row: &ChunkRow, elements: u64) -> Self {
+        match &row.kind {
+            ChunkKind::Erased => Self::fill(elements),
+            ChunkKind::Constant(element) => match number(&meta.dtype, element) {
+                Some(Number::Float(value)) if value.is_nan() => {
+                    Self { nan_count: elements, fill_count: 0, ..Self::fill(elements) }
+                }
+                Some(value) => Self {
+                    range: Some((value, value)),
+                    fill_count: 0,
+                    nan_count: 0,
+                    value_count: elements,
+                    exact: true,
+                },
+                None => Self::unknown(),
+            },
+            ChunkKind::Data => Self::stored(meta, row, elements).unwrap_or_else(Self::unknown),
+        }
+    }
+
+    /// What a row stores, if it can be true.
+    fn stored(meta: &ArrayMeta, row: &ChunkRow, elements: u64) -> Option<Self> {
+        let stored = row.stats.as_ref()?;
+        let (fill_count, nan_count) = (u64::from(stored.fill_count), u64::from(stored.nan_count));
+        let value_count = elements.checked_sub(fill_count)?.checked_sub(nan_count)?;
+        let range = match &stored.range {
+            None => None,
+            Some((least, greatest)) => {
+                Some((number(&meta.dtype, least)?, number(&meta.dtype, greatest)?))
+            }
+        };
+        (range.is_some() == (value_count > 0)).then_some(())?;
+        Some(Self { range, fill_count, nan_count, value_count, exact: true })
+    }
+
+    /// Adds what is known of other elements.
+    fn join(&mut self, other: &Self) {
+        let unknown = |stats: &Self| !stats.exact && stats.range.is_none();
+        let known = !unknown(self) && !unknown(other);
+        self.exact &= other.exact;
+        self.fill_count = self.fill_count.saturating_add(other.fill_count);
+        self.nan_count = self.nan_count.saturating_add(other.nan_count);
+        self.value_count = self.value_count.saturating_add(other.value_count);
+        self.range = match (self.range, other.range) {
+            _ if !known => None,
+            (None, range) | (range, None) => range,
+            (Some((a, b)), Some((c, d))) => {
+                Some((if less(c, a) { c } else { a }, if less(b, d) { d } else { b }))
+            }
+        };
+    }
+
+    /// Whether an element can lie within bounds.
+    fn can_match(&self, least: Number, greatest: Number, fill_matches: bool) -> bool {
+        if !self.exact && self.range.is_none() {
+            return true;
+        }
+        let fill = fill_matches && (self.fill_count > 0 || !self.exact);
+        fill || self.range.is_some_and(|(low, high)| !less(high, least) && !less(greatest, low))
+    }
+}
+
+/// A bound of the class of numbers that an array has, without losing anything.
+fn bound(meta: &ArrayMeta, bound: Number) -> Result<Number> {
+    /// Integers up to here are floats too.
+    const EXACT: i128 = 1 << 53;
+    let sample = meta.dtype.width().and_then(|width| number(&meta.dtype, &vec![0; width]));
+    let converted = match (sample, bound) {
+        (Some(Number::Int(_)), Number::Int(_)) => Some(bound),
+        (Some(Number::Float(_)), Number::Float(value)) if !value.is_nan() => Some(bound),
+        (Some(Number::Float(_)), Number::Int(value)) if value.abs() <= EXACT => {
+            // Through text: the one conversion that cannot lose anything unnoticed.
+            value.to_string().parse().ok().map(Number::Float)
+        }
+        _ => None,
+    };
+    converted.ok_or_else(|| {
+        ArrayError::argument(format!(
+            "{bound:?} cannot be compared with the `{}` elements of array `{}`",
+            meta.dtype, meta.name
+        ))
+    })
+}
+
+impl Snapshot {
+    /// Statistics of every chunk, row-major, without reading any element.
+    ///
+    /// Types without an order (text, byte strings, lists, complex numbers) have none.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`], [`ArrayError::TooLarge`] for more than 2^24 chunks, and what
+    /// reading the index finds.
+    pub async fn chunk_stats(&self, name: &str) -> Result<Vec<ChunkStats>> {
+        let inner = &self.inner;
+        let meta = inner.catalogue.array(name)?;
+        let grid = meta.grid()?;
+        if grid.total() > MAX_CHUNKS {
+            return Err(ArrayError::TooLarge {
+                what: "number of chunks with statistics in one call",
+                found: grid.total(),
+                allowed: MAX_CHUNKS,
+            });
+        }
+        let chunks: Vec<Vec<u64>> =
+            (0..grid.total()).filter_map(|number| grid.coordinates(number)).collect();
+        let located = inner.locate(0..inner.layers.len(), meta, &chunks, None).await?;
+        let all = chunks.iter().zip(located).map(|(chunk, found)| {
+            let (start, shape) = (grid.origin(chunk), grid.extents(chunk));
+            let elements = product(&shape).unwrap_or(u64::MAX);
+            let stats =
+                found.map_or_else(|| Stats::fill(elements), |found| visible(meta, &found, &shape));
+            ChunkStats { start, shape, stats }
+        });
+        Ok(all.collect())
+    }
+
+    /// Statistics of an array, without reading any element.
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::chunk_stats`].
+    pub async fn stats(&self, name: &str) -> Result<Stats> {
+        let mut all = Stats::fill(0);
+        self.chunk_stats(name).await?.iter().for_each(|chunk| all.join(&chunk.stats));
+        Ok(all)
+    }
+
+    /// Boxes outside of which no element lies between two bounds, both included: the chunks that
+    /// are worth reading. NaN is between no bounds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::chunk_stats`]; [`ArrayError::Argument`] for bounds that cannot be compared
+    /// with the elements.
+    pub async fn select(
+        &self,
+        name: &str,
+        least: impl Into<Number>,
+        greatest: impl Into<Number>,
+    ) -> Result<Vec<(Vec<u64>, Vec<u64>)>> {
+        let (least, greatest) = (least.into(), greatest.into());
+        let meta = self.inner.catalogue.array(name)?;
+        let (least, greatest) = (bound(meta, least)?, bound(meta, greatest)?);
+        let zero = vec![0; meta.width()];
+        let fill = number(&meta.dtype, meta.fill.as_deref().unwrap_or(&zero));
+        let is_nan = matches!(fill, Some(Number::Float(fill)) if fill.is_nan());
+        let fill_matches =
+            !is_nan && fill.is_some_and(|fill| !less(fill, least) && !less(greatest, fill));
+        let chunks = self.chunk_stats(name).await?;
+        let matching =
+            chunks.into_iter().filter(|chunk| chunk.stats.can_match(least, greatest, fill_matches));
+        Ok(matching.map(|chunk| (chunk.start, chunk.shape)).collect())
+    }
+}
+
+/// Chunks whose statistics are given at once.
+const MAX_CHUNKS: u64 = 1 << 24;
+
+/// Statistics of what is left of a chunk, the rest of its place being fill.
+fn visible(meta: &ArrayMeta, found: &Found, shape: &[u64]) -> Stats {
+    let written = product(&found.extents).unwrap_or(u64::MAX);
+    let mut stats = Stats::of_row(meta, &found.row, written);
+    if found.visible != found.extents {
+        stats.exact = stats.exact && stats.value_count == 0 && stats.nan_count == 0;
+        stats.fill_count = stats.fill_count.min(product(&found.visible).unwrap_or(0));
+    }
+    let here = product(&found.visible).unwrap_or(0);
+    let place = product(shape).unwrap_or(u64::MAX);
+    stats.join(&Stats::fill(place.saturating_sub(here)));
+    stats
+}
