@@ -316,3 +316,53 @@ pub(crate) fn same_type(found: &DataType, expected: &DataType) -> bool {
         _ => found == expected,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::ArraySpec;
+
+    fn rows() -> Vec<CatalogueRow> {
+        let spec = ArraySpec::new(DType::Float32, &[6, 4])
+            .chunks(&[2, 4])
+            .dims(&["y", "x"])
+            .fill(1.5_f32)
+            .attr("unit", "mm")
+            .attr("spacing", vec![0.5, 0.25]);
+        let array = CatalogueRow {
+            meta: ArrayMeta::define(9, "ct/volume", spec).unwrap(),
+            deleted: false,
+            clip: Some(vec![6, 2]),
+            chunks_written: 3,
+        };
+        let group = CatalogueRow {
+            meta: ArrayMeta::node(4, "ct", NodeKind::Group),
+            deleted: true,
+            clip: None,
+            chunks_written: 0,
+        };
+        vec![array, group]
+    }
+
+    #[test]
+    fn rows_read_back() {
+        let bytes = Bytes::from(encode(&rows()).unwrap());
+        assert_eq!(decode("x", bytes).unwrap(), rows());
+        assert!(decode("x", Bytes::from(encode(&[]).unwrap())).unwrap().is_empty());
+    }
+
+    #[test]
+    fn damage_without_a_checksum_is_an_error_or_sound_rows() {
+        let sound = encode(&rows()).unwrap();
+        for at in 0..sound.len() {
+            for change in [0x01, 0x80, 0xFF] {
+                let mut bytes = sound.clone();
+                bytes[at] ^= change;
+                if let Ok(rows) = decode("x", Bytes::from(bytes)) {
+                    rows.iter().for_each(|row| row.meta.check().unwrap());
+                }
+            }
+            drop(decode("x", Bytes::from(sound[..at].to_vec())));
+        }
+    }
+}

@@ -318,7 +318,7 @@ impl Grid {
 }
 
 /// Chunks that one call may touch; a call on more is to be split.
-const MAX_TOUCHED: u64 = 1 << 26;
+const MAX_TOUCHED: u64 = 1 << 24;
 
 fn too_many(found: u64) -> ArrayError {
     ArrayError::TooLarge { what: "number of chunks in one call", found, allowed: MAX_TOUCHED }

@@ -367,4 +367,23 @@ mod tests {
         let end = start + usize::try_from(place.length).unwrap();
         assert!(decode_batch("x", place, &index.bytes[start..end], 999, 1).is_err());
     }
+
+    #[test]
+    fn damage_behind_right_checksums_is_an_error_or_harmless() {
+        let index = encode_in(&rows(40), 40).unwrap();
+        let place = index.batches.first().unwrap();
+        let start = usize::try_from(place.offset).unwrap();
+        let end = start + usize::try_from(place.length).unwrap();
+        let sound = &index.bytes[start..end];
+        for at in 0..sound.len() {
+            for change in [0x01, 0x80, 0xFF] {
+                let mut bytes = sound.to_vec();
+                bytes[at] ^= change;
+                let place = BatchPlace { crc32: crc32fast::hash(&bytes), ..place.clone() };
+                if let Ok(rows) = decode_batch("x", &place, &bytes, 1000, 1) {
+                    assert_eq!(rows.len(), 40);
+                }
+            }
+        }
+    }
 }

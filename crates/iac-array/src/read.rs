@@ -356,6 +356,11 @@ impl Inner {
         let row = &found.row;
         let corrupt = |reason: String| self.chunk_error(meta, found, &reason);
         let elements = product(&found.extents).unwrap_or(u64::MAX);
+        // What no writer makes is not given memory either.
+        let least = u64_len(meta.dtype.width().unwrap_or(4));
+        if elements.checked_mul(least).is_none_or(|bytes| bytes > crate::meta::MAX_CHUNK_BYTES) {
+            return Err(corrupt(format!("it has {elements} elements, more than a chunk may have")));
+        }
         let bytes = match &row.kind {
             ChunkKind::Data => {
                 let block = blocks.get(&(found.layer, row.block));
@@ -375,7 +380,6 @@ impl Inner {
                     return Err(corrupt(format!("its element has {} bytes", element.len())));
                 }
                 let length = elements.checked_mul(u64_len(width));
-                let length = length.filter(|length| *length <= crate::meta::MAX_CHUNK_BYTES);
                 let length = length.ok_or_else(|| corrupt("it is too large".to_owned()))?;
                 let mut bytes = crate::error::zeroed("chunk", length)?;
                 fill_bytes(&mut bytes, width, Some(element));

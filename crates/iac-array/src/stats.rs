@@ -69,32 +69,55 @@ pub(crate) struct StoredStats {
     pub(crate) nan_count: u32,
 }
 
+/// Looks at every element of one type, compiled for that type: this is on the way of every write.
+macro_rules! scan {
+    ($type:ty, $bytes:expr, $fill:expr) => {{
+        let fill: [u8; size_of::<$type>()] = $fill.try_into().ok()?;
+        let mut range: Option<($type, $type)> = None;
+        let (mut fill_count, mut nan_count) = (0_u32, 0_u32);
+        for element in $bytes.as_chunks().0 {
+            if *element == fill {
+                fill_count = fill_count.checked_add(1)?;
+                continue;
+            }
+            let value = <$type>::from_le_bytes(*element);
+            if value.partial_cmp(&value).is_none() {
+                nan_count = nan_count.checked_add(1)?;
+                continue;
+            }
+            range = Some(match range {
+                None => (value, value),
+                Some((least, greatest)) => (
+                    if value < least { value } else { least },
+                    if greatest < value { value } else { greatest },
+                ),
+            });
+        }
+        let bytes = |value: $type| value.to_le_bytes().to_vec();
+        let range = range.map(|(least, greatest)| (bytes(least), bytes(greatest)));
+        StoredStats { range, fill_count, nan_count }
+    }};
+}
+
 /// Statistics of the bytes of a chunk; none for types without an order.
 pub(crate) fn of_bytes(meta: &ArrayMeta, bytes: &[u8]) -> Option<Box<StoredStats>> {
-    let width = meta.dtype.width()?;
-    let mut stats = StoredStats { range: None, fill_count: 0, nan_count: 0 };
-    let mut range: Option<((Number, &[u8]), (Number, &[u8]))> = None;
-    number(&meta.dtype, &vec![0; width])?;
-    for element in bytes.chunks_exact(width) {
-        if meta.is_fill(element) {
-            stats.fill_count = stats.fill_count.checked_add(1)?;
-            continue;
-        }
-        let value = number(&meta.dtype, element)?;
-        if matches!(value, Number::Float(value) if value.is_nan()) {
-            stats.nan_count = stats.nan_count.checked_add(1)?;
-            continue;
-        }
-        range = Some(match range {
-            None => ((value, element), (value, element)),
-            Some((least, greatest)) => (
-                if less(value, least.0) { (value, element) } else { least },
-                if less(greatest.0, value) { (value, element) } else { greatest },
-            ),
-        });
-    }
-    stats.range = range.map(|(least, greatest)| (least.1.to_vec(), greatest.1.to_vec()));
-    Some(Box::new(stats))
+    let zero = vec![0; meta.dtype.width()?];
+    let fill = meta.fill.as_deref().unwrap_or(&zero);
+    Some(Box::new(match &meta.dtype {
+        DType::Bool | DType::UInt8 => scan!(u8, bytes, fill),
+        DType::Int8 => scan!(i8, bytes, fill),
+        DType::Int16 => scan!(i16, bytes, fill),
+        DType::Int32 => scan!(i32, bytes, fill),
+        DType::Int64 | DType::Timestamp(..) => scan!(i64, bytes, fill),
+        DType::UInt16 => scan!(u16, bytes, fill),
+        DType::UInt32 => scan!(u32, bytes, fill),
+        DType::UInt64 => scan!(u64, bytes, fill),
+        DType::Float16 => scan!(f16, bytes, fill),
+        DType::BFloat16 => scan!(bf16, bytes, fill),
+        DType::Float32 => scan!(f32, bytes, fill),
+        DType::Float64 => scan!(f64, bytes, fill),
+        _ => return None,
+    }))
 }
 
 /// Compares numbers of one type.
