@@ -27,7 +27,7 @@ const BATCH_ROWS: usize = 65_536;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CatalogueRow {
     /// Everything about the array, never a patch of an older row.
-    pub(crate) meta: ArrayMeta,
+    pub(crate) meta: Arc<ArrayMeta>,
     pub(crate) deleted: bool,
     /// How far chunks of older layers still count along each axis.
     pub(crate) clip: Option<Vec<u64>>,
@@ -274,7 +274,7 @@ impl<'a> Columns<'a> {
         if chunks_written > total {
             return Err(format!("{chunks_written} chunks were written of {total}"));
         }
-        Ok(CatalogueRow { meta, deleted, clip, chunks_written })
+        Ok(CatalogueRow { meta: Arc::new(meta), deleted, clip, chunks_written })
     }
 
     fn attrs(&self, row: usize) -> Check<BTreeMap<String, Attr>> {
@@ -330,13 +330,13 @@ mod tests {
             .attr("unit", "mm")
             .attr("spacing", vec![0.5, 0.25]);
         let array = CatalogueRow {
-            meta: ArrayMeta::define(9, "ct/volume", spec).unwrap(),
+            meta: Arc::new(ArrayMeta::define(9, "ct/volume", spec).unwrap()),
             deleted: false,
             clip: Some(vec![6, 2]),
             chunks_written: 3,
         };
         let group = CatalogueRow {
-            meta: ArrayMeta::node(4, "ct", NodeKind::Group),
+            meta: Arc::new(ArrayMeta::node(4, "ct", NodeKind::Group)),
             deleted: true,
             clip: None,
             chunks_written: 0,

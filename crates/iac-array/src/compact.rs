@@ -181,7 +181,7 @@ async fn collect(inner: &Inner, run: Range<usize>, oldest: bool) -> Result<Joine
         let Some(newest) = newest.filter(|row| !(row.deleted && oldest)) else {
             continue;
         };
-        let meta = Arc::new(newest.meta.clone());
+        let meta = Arc::clone(&newest.meta);
         let clips = layers.iter().filter_map(|layer| layer.rows.get(&id)?.clip.as_ref());
         let clip = clips.fold(None, |all: Option<Vec<u64>>, clip| {
             let least = |all: Vec<u64>| all.iter().zip(clip).map(|(a, b)| *a.min(b)).collect();
@@ -217,7 +217,7 @@ async fn collect(inner: &Inner, run: Range<usize>, oldest: bool) -> Result<Joine
             }
         }
         joined.catalogue.push(CatalogueRow {
-            meta: newest.meta.clone(),
+            meta: Arc::clone(&newest.meta),
             deleted: newest.deleted,
             clip: clip.filter(|_| !oldest),
             chunks_written: written,

@@ -183,7 +183,7 @@ impl ArrayStore {
                 }
             }
             catalogue.push(CatalogueRow {
-                meta: held.meta.clone(),
+                meta: Arc::new(held.meta.clone()),
                 deleted: held.deleted,
                 clip: held.clip.clone(),
                 chunks_written: written,

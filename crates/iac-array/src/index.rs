@@ -329,7 +329,13 @@ mod tests {
         let row = |chunk: u64| ChunkRow {
             array_id: 7,
             chunk,
-            block: Block { offset: chunk * 10, length: 10, crc32: 1, raw_length: 20, codec: 0 },
+            block: Block {
+                offset: chunk.saturating_mul(10),
+                length: 10,
+                crc32: 1,
+                raw_length: 20,
+                codec: 0,
+            },
             in_offset: 4,
             in_length: 16,
             kind: match chunk % 3 {

@@ -115,7 +115,11 @@ fn groups<'a, 'b>(items: &'b [Item<'a>], block_bytes: u64) -> Vec<&'b [Item<'a>]
 fn block(group: &[Item<'_>], codec: &BlockCodec, number: u8) -> Result<(Vec<ChunkRow>, Vec<u8>)> {
     let raw: Cow<'_, [u8]> = match group {
         [only] => Cow::Borrowed(&*only.raw),
-        many => Cow::Owned(many.iter().flat_map(|item| item.raw.iter().copied()).collect()),
+        many => {
+            let mut raw = Vec::new();
+            many.iter().for_each(|item| raw.extend_from_slice(&item.raw));
+            Cow::Owned(raw)
+        }
     };
     let too_large =
         |found| ArrayError::TooLarge { what: "block (bytes)", found, allowed: u64::from(u32::MAX) };

@@ -13,7 +13,7 @@ use crate::data::{
 };
 use crate::error::{ArrayError, Result, u64_len, usize_len};
 use crate::grid::{Grid, Selection, product};
-use crate::index::{Block, ChunkKind, ChunkRow, decode_batch};
+use crate::index::{BatchPlace, Block, ChunkKind, ChunkRow, decode_batch};
 use crate::meta::ArrayMeta;
 use crate::pending::{PendingArray, PendingChunk};
 use crate::snapshot::Inner;
@@ -140,16 +140,15 @@ impl Inner {
             })
             .collect();
         let fetched = self.backend.ranges(&wanted).await.map_err(|error| self.explained(error))?;
-        let decoded: Vec<Result<Vec<ChunkRow>>> = self.backend.install(|| {
-            let pairs: Vec<_> = missing.iter().zip(&fetched).collect();
-            pairs
-                .into_par_iter()
-                .map(|((_, place), bytes)| {
-                    let data = open.layout.data.length;
-                    decode_batch(&open.object, place, bytes, data, open.codecs.len())
-                })
-                .collect()
-        });
+        let pairs: Vec<_> = missing.iter().zip(&fetched).collect();
+        let decode = |((_, place), bytes): (&(usize, &BatchPlace), &Bytes)| {
+            decode_batch(&open.object, place, bytes, open.layout.data.length, open.codecs.len())
+        };
+        let decoded: Vec<Result<Vec<ChunkRow>>> = if pairs.len() <= 1 {
+            pairs.into_iter().map(decode).collect()
+        } else {
+            self.backend.install(|| pairs.into_par_iter().map(decode).collect())
+        };
         for ((number, _), rows) in missing.iter().zip(decoded) {
             let rows = Arc::new(rows?);
             self.backend.cache.put(Key::Batch(open.id, *number), Entry::Batch(Arc::clone(&rows)));
@@ -233,13 +232,16 @@ impl Inner {
             }
         }
         let stored = self.stored_blocks(&missing).await?;
-        let decoded: Vec<Result<Bytes>> = self.backend.install(|| {
-            let pairs: Vec<_> = missing.iter().zip(stored).collect();
-            pairs
-                .into_par_iter()
-                .map(|((layer, block), stored)| self.decode_block(*layer, block, stored))
-                .collect()
-        });
+        let pairs: Vec<_> = missing.iter().zip(stored).collect();
+        let decode = |((layer, block), stored): (&(usize, Block), Bytes)| {
+            self.decode_block(*layer, block, stored)
+        };
+        // Waking another thread takes longer than a block or two.
+        let decoded: Vec<Result<Bytes>> = if pairs.len() <= 2 {
+            pairs.into_iter().map(decode).collect()
+        } else {
+            self.backend.install(|| pairs.into_par_iter().map(decode).collect())
+        };
         for ((layer, block), bytes) in missing.into_iter().zip(decoded) {
             let bytes = bytes?;
             if let Some(layer) = self.layers.get(layer) {
@@ -323,11 +325,20 @@ impl Inner {
         let selection = &request.selection;
         let rows = selection.count.first().copied().unwrap_or(1).max(1);
         let row_bytes = u64_len(bytes.len()).checked_div(rows).unwrap_or(0).max(1);
-        let threads = u64_len(rayon::current_num_threads()).max(1);
-        let few = u64_len(bytes.len()) < 1 << 20;
-        let part = if few { rows } else { rows.div_ceil(threads.saturating_mul(4)).max(1) };
-        let part_bytes = usize_len("part", part.saturating_mul(row_bytes))?;
+        let copy = |bytes: &mut [u8], own: &Selection| {
+            for (piece, source) in &sources {
+                let mut target = Target::Fixed(bytes);
+                copy_out(Source::Fixed(source), piece.place(), &mut target, own, width)?;
+            }
+            Ok(())
+        };
+        if u64_len(bytes.len()) < 1 << 20 {
+            return copy(bytes, selection);
+        }
         self.backend.install(|| {
+            let threads = u64_len(rayon::current_num_threads()).max(1);
+            let part = rows.div_ceil(threads.saturating_mul(4)).max(1);
+            let part_bytes = usize_len("part", part.saturating_mul(row_bytes))?;
             bytes.par_chunks_mut(part_bytes).enumerate().try_for_each(|(number, bytes)| {
                 let first = u64_len(number).saturating_mul(part);
                 let mut own = selection.clone();
@@ -337,11 +348,7 @@ impl Inner {
                     *start = start.saturating_add(first.saturating_mul(*step));
                     *count = count.saturating_sub(first).min(part);
                 }
-                for (piece, source) in &sources {
-                    let mut target = Target::Fixed(bytes);
-                    copy_out(Source::Fixed(source), piece.place(), &mut target, &own, width)?;
-                }
-                Ok(())
+                copy(bytes, &own)
             })
         })
     }

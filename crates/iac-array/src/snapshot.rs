@@ -55,7 +55,7 @@ impl Catalogue {
     }
 
     fn of(layers: &[Arc<Layer>]) -> Result<Self> {
-        let mut newest: HashMap<u64, (bool, &ArrayMeta)> = HashMap::new();
+        let mut newest: HashMap<u64, (bool, &Arc<ArrayMeta>)> = HashMap::new();
         for layer in layers {
             for (id, row) in &layer.rows {
                 newest.insert(*id, (row.deleted, &row.meta));
@@ -72,7 +72,7 @@ impl Catalogue {
                     format!("`{}` is the name of {other:016x} and of {id:016x}", meta.name),
                 ));
             }
-            catalogue.nodes.insert(id, Arc::new(meta.clone()));
+            catalogue.nodes.insert(id, Arc::clone(meta));
         }
         Ok(catalogue)
     }

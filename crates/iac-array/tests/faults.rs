@@ -5,7 +5,7 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects
 )]
-#![allow(clippy::cast_possible_truncation, clippy::panic)]
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::panic)]
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -293,6 +293,53 @@ fn a_flush_that_fails_at_any_request_leaves_old_or_new_and_can_be_repeated() {
             }
             assert!(request >= 2, "{request} requests");
         }
+    });
+}
+
+#[test]
+fn requests_are_few() {
+    block_on(async {
+        let memory = Arc::new(InMemory::new());
+        let counted = faulty(&memory, false);
+        let location = || Location::object_store(counted.clone(), "s");
+        let requests = || i64::MAX - counted.left.swap(i64::MAX, Ordering::SeqCst);
+        let options = StoreOptions::default().packing(Packing::none());
+        let mut store = ArrayStore::create(location(), options.clone()).await.unwrap();
+        let spec = ArraySpec::new(DType::Int32, &[1024, 1024]).chunks(&[64, 64]);
+        store.define("a", spec).unwrap();
+        let numbers = Array2::from_shape_fn((1024, 1024), |(y, x)| (y * 1024 + x) as i32);
+        store.write("a", &[0, 0], &numbers).await.unwrap();
+        store.flush().await.unwrap();
+        requests();
+        let mut store = ArrayStore::open(location(), options.clone()).await.unwrap();
+        assert!(requests() <= 3);
+        store.read("a", &[100, 100], &[1, 1]).await.unwrap();
+        assert_eq!(requests(), 2);
+        store.read("a", &[100, 100], &[1, 1]).await.unwrap();
+        assert_eq!(requests(), 0);
+        // 256 blocks of 16 KiB that lie side by side.
+        store.read_all("a").await.unwrap();
+        assert!(requests() <= 3);
+        store.write("a", &[5, 5], array![[0]]).await.unwrap();
+        requests();
+        store.flush().await.unwrap();
+        assert!(requests() <= 3);
+    });
+}
+
+#[test]
+fn rewriting_a_chunk_before_a_flush_leaves_no_dead_bytes() {
+    block_on(async {
+        let memory = Arc::new(InMemory::new());
+        let options = StoreOptions::default().packing(Packing::none());
+        let mut store = ArrayStore::create(at(&memory), options).await.unwrap();
+        store.define("a", ArraySpec::new(DType::UInt8, &[64, 65_536])).unwrap();
+        for row in 0..64_u64 {
+            let data = Array2::from_shape_fn((1, 65_536), |(_, x)| (x as u64 + row) as u8);
+            store.write("a", &[row, 0], &data).await.unwrap();
+        }
+        let bytes = store.flush().await.unwrap().layer_bytes;
+        assert!(bytes < (4 << 20) * 105 / 100, "{bytes} bytes");
     });
 }
 

@@ -5,7 +5,7 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects
 )]
-#![allow(clippy::cast_possible_truncation, clippy::panic)]
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::panic)]
 
 use iac_array::blocking::ArrayStore;
 use iac_array::{ArraySpec, CompactPolicy, DType, Filter, Location, Number, Packing, StoreOptions};
