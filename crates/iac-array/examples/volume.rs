@@ -2,7 +2,12 @@
 //!
 //! `cargo run -p iac-array --example volume -- FOLDER` leaves `FOLDER/study.arrays` and
 //! `FOLDER/study.iac`.
-#![allow(clippy::print_stdout, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+#![allow(
+    clippy::print_stdout,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap
+)]
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -40,7 +45,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     for row in slice.into_dimensionality::<ndarray::Ix3>()?.slice(s![0, ..;6, ..;3]).rows() {
         println!(
             "{}",
-            row.iter().map(|label| [' ', '.', '#'][usize::from(*label)]).collect::<String>()
+            row.iter()
+                .map(|label| if *label > 1 {
+                    '#'
+                } else if *label > 0 {
+                    '.'
+                } else {
+                    ' '
+                })
+                .collect::<String>()
         );
     }
     let files = LocalFileSystem::new_with_prefix(&folder)?;

@@ -5,7 +5,7 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects
 )]
-#![allow(clippy::cast_possible_truncation)]
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 
 use std::sync::Arc;
 
@@ -218,6 +218,46 @@ fn a_folder_is_read_by_another_process_and_as_a_single_file() {
     for cut in [0, 7, 65_535, 65_536, bytes.len() - 1] {
         std::fs::write(folder.path().join("cut.iac"), &bytes[..cut]).unwrap();
         assert!(Snapshot::open_file(files.clone(), "cut.iac", &options).is_err(), "{cut}");
+    }
+}
+
+#[test]
+fn a_huge_array_costs_what_is_written_of_it() {
+    let mut store = memory();
+    let shape = [1 << 40, 1 << 20, 3];
+    store.define("a", ArraySpec::new(DType::UInt8, &shape).chunks(&[512, 512, 3])).unwrap();
+    let at = [(1 << 40) - 2, 700, 1];
+    store.write("a", &at, array![[[1_u8, 2]], [[3, 4]]]).unwrap();
+    assert!(store.flush().unwrap().layer_bytes < 80_000);
+    let back = store.read("a", &[(1 << 40) - 3, 699, 0], &[3, 2, 3]).unwrap();
+    let back = back.to_ndarray::<u8>().unwrap();
+    assert_eq!(back.iter().map(|value| u32::from(*value)).sum::<u32>(), 10);
+    assert_eq!(back[[2, 1, 2]], 4);
+    assert!(matches!(
+        store.read_all("a"),
+        Err(ArrayError::System { .. } | ArrayError::TooLarge { .. })
+    ));
+    assert!(matches!(store.snapshot().stats("a"), Err(ArrayError::TooLarge { .. })));
+    store.resize("a", &[0, 1, u64::MAX]).unwrap();
+    store.resize("a", &shape).unwrap();
+    store.flush().unwrap();
+    assert_eq!(store.read("a", &at, &[2, 1, 2]).unwrap(), array![[[0_u8, 0]], [[0, 0]]].into());
+}
+
+#[test]
+fn steps_start_anywhere_and_may_be_wider_than_chunks() {
+    let mut store = memory();
+    store.define("a", ArraySpec::new(DType::Int32, &[100, 10]).chunks(&[3, 4])).unwrap();
+    let numbers = ndarray::Array2::from_shape_fn((100, 10), |(y, x)| (y * 10 + x) as i32);
+    store.write("a", &[0, 0], &numbers).unwrap();
+    store.flush().unwrap();
+    for (step, count) in [([7, 3], [13, 3]), ([1, 9], [98, 1]), ([50, 1], [2, 7])] {
+        let read = store.read_step("a", &[2, 3], &count, &step).unwrap();
+        let expected =
+            ndarray::Array2::from_shape_fn((count[0] as usize, count[1] as usize), |(y, x)| {
+                numbers[[2 + y * step[0] as usize, 3 + x * step[1] as usize]]
+            });
+        assert_eq!(read, expected.into());
     }
 }
 
