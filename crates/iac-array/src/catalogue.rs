@@ -13,7 +13,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field, Fields, Schema};
 use bytes::Bytes;
 use iac_format::TableKind;
-use iac_format::table::TableStream;
+use iac_format::table::{MAX_EXPANDED_BYTES, TableStream};
 
 use crate::attr::Attr;
 use crate::dtype::DType;
@@ -81,6 +81,17 @@ pub(crate) fn encode(rows: &[CatalogueRow]) -> Result<Vec<u8>> {
             found: u64_len(rows.len()),
             allowed: u64::from(u32::MAX),
         })?;
+    }
+    // More than readers give memory to must not be written either.
+    let bytes = batches
+        .iter()
+        .fold(0_u64, |all, batch| all.saturating_add(u64_len(batch.get_array_memory_size())));
+    if bytes > MAX_EXPANDED_BYTES {
+        return Err(ArrayError::TooLarge {
+            what: "catalogue of a layer (bytes; flush more often)",
+            found: bytes,
+            allowed: MAX_EXPANDED_BYTES,
+        });
     }
     Ok(crate::stream::encode(&schema, &batches)?.bytes)
 }
@@ -364,5 +375,15 @@ mod tests {
             }
             drop(decode("x", Bytes::from(sound[..at].to_vec())));
         }
+    }
+
+    #[test]
+    fn a_catalogue_that_readers_would_refuse_is_not_written() {
+        let mut row = rows().remove(1);
+        let mut meta = ArrayMeta::clone(&row.meta);
+        meta.attrs.insert("big".to_owned(), Attr::Bytes(vec![0; 16 << 20]));
+        row.meta = Arc::new(meta);
+        let error = encode(&vec![row; 65]).unwrap_err();
+        assert!(matches!(error, ArrayError::TooLarge { .. }), "{error}");
     }
 }

@@ -149,7 +149,7 @@ impl Location {
 ///
 /// Reading sees the changes. Everybody else sees them when they are published, all at once.
 /// Waiting is asynchronous for the object store alone: compression runs on threads of the store,
-/// and the caller waits for them.
+/// and the caller waits for them. A forked process must open stores of its own.
 #[derive(Debug)]
 pub struct ArrayStore {
     pub(crate) backend: Arc<Backend>,
