@@ -15,11 +15,12 @@ use crate::index::{Block, ChunkKind, ChunkRow};
 use crate::layer::{self, BuiltLayer, LayerId, LayerParts};
 use crate::manifest::{LayerEntry, Manifest};
 use crate::meta::{ArrayMeta, NodeKind};
+use crate::options::StoreOptions;
 use crate::pack::{Blocks, Item};
 use crate::pending::reshape;
 use crate::read::Found;
 use crate::snapshot::{Inner, Snapshot};
-use crate::store::{ArrayStore, StoreOptions, newest};
+use crate::store::{ArrayStore, newest};
 
 /// Times that publishing begins anew because others were faster.
 const TRIES: u32 = 16;

@@ -14,8 +14,9 @@ use crate::index::{Block, ChunkKind};
 use crate::layer::{self, LayerId};
 use crate::manifest::{LayerEntry, Manifest};
 use crate::meta::NodeKind;
+use crate::options::{Location, StoreOptions};
 use crate::snapshot::{Inner, Snapshot, head_sum};
-use crate::store::{ArrayStore, Location, StoreOptions};
+use crate::store::ArrayStore;
 
 /// What garbage collection keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

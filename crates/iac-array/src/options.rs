@@ -1,0 +1,136 @@
+//! Where a store lies, and how it is read and written.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use iac_codec::Registry;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use rayon::ThreadPool;
+
+use crate::backend::{Backend, store_error};
+use crate::cache::ArrayCache;
+use crate::codec::Packing;
+use crate::error::{ArrayError, Result};
+
+/// How a store is read and written; the default is Zstandard at level 3 behind `shuffle`, and 256
+/// MiB of cache.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    pub(crate) packing: Packing,
+    pub(crate) block_bytes: u64,
+    pub(crate) statistics: bool,
+    registry: Option<Arc<Registry>>,
+    cache: ArrayCache,
+    pool: Option<Arc<ThreadPool>>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        let packing = Packing::zstd(3).unwrap_or_else(|_| Packing::lz4());
+        Self {
+            packing: packing.with_filters(&[crate::codec::Filter::Shuffle]),
+            block_bytes: 1 << 20,
+            statistics: true,
+            registry: None,
+            cache: ArrayCache::default(),
+            pool: None,
+        }
+    }
+}
+
+impl StoreOptions {
+    /// How blocks are packed that are written from now on; reading goes by what each says.
+    #[must_use]
+    pub fn packing(mut self, packing: Packing) -> Self {
+        self.packing = packing;
+        self
+    }
+
+    /// Raw bytes of the blocks that small chunks are packed into; 1 MiB unless set.
+    #[must_use]
+    pub fn block_bytes(mut self, bytes: u32) -> Self {
+        self.block_bytes = u64::from(bytes).max(1);
+        self
+    }
+
+    /// Whether the least and greatest element of each chunk is noted; on unless set.
+    #[must_use]
+    pub const fn statistics(mut self, statistics: bool) -> Self {
+        self.statistics = statistics;
+        self
+    }
+
+    /// The codecs that blocks are decoded with; those of this build unless set.
+    #[must_use]
+    pub fn registry(mut self, registry: Arc<Registry>) -> Self {
+        self.registry = Some(registry);
+        self
+    }
+
+    /// The cache, which other stores may share.
+    #[must_use]
+    pub fn cache(mut self, cache: &ArrayCache) -> Self {
+        self.cache = cache.clone();
+        self
+    }
+
+    /// The threads that compress and decompress; the store's own unless set.
+    #[must_use]
+    pub fn pool(mut self, pool: Arc<ThreadPool>) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    pub(crate) fn backend(&self, store: Arc<dyn ObjectStore>, root: &str) -> Result<Arc<Backend>> {
+        let root = Path::parse(root)
+            .map_err(|error| ArrayError::argument(format!("`{root}` is no path: {error}")))?;
+        Ok(Arc::new(Backend {
+            store,
+            root,
+            registry: self.registry.clone().unwrap_or_else(|| Arc::new(Registry::builtin())),
+            cache: self.cache.clone(),
+            pool: self.pool.clone(),
+            own_pool: OnceLock::new(),
+        }))
+    }
+}
+
+/// Where a store lies.
+#[derive(Debug, Clone)]
+pub struct Location {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) root: String,
+}
+
+impl Location {
+    /// A prefix of an object store; empty for the whole of it.
+    pub fn object_store(store: Arc<dyn ObjectStore>, root: &str) -> Self {
+        Self { store, root: root.to_owned() }
+    }
+
+    /// A folder, made when it is not there. What is published is synced to disk.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Store`] when it cannot be made or is no folder.
+    pub fn folder(folder: impl Into<PathBuf>) -> Result<Self> {
+        let folder = folder.into();
+        let failed = |source: object_store::Error| {
+            store_error("open", &Path::from(folder.to_string_lossy().as_ref()), source)
+        };
+        std::fs::create_dir_all(&folder).map_err(|error| {
+            failed(object_store::Error::Generic { store: "folder", source: Box::new(error) })
+        })?;
+        let store = LocalFileSystem::new_with_prefix(&folder).map_err(failed)?.with_fsync(true);
+        Ok(Self { store: Arc::new(store), root: String::new() })
+    }
+
+    /// Memory, which is gone with its last user.
+    #[must_use]
+    pub fn memory() -> Self {
+        Self { store: Arc::new(InMemory::new()), root: String::new() }
+    }
+}
