@@ -781,3 +781,23 @@ fn restart_intervals_of_ndpi_files_become_tiles() {
         }
     }
 }
+
+#[test]
+fn small_files_that_claim_huge_rasters_are_refused() {
+    let mut bytes = tiff(&[("", 16, 16, 16)]);
+    let mut set = |tag: u16, value: u32| {
+        let entry = [&tag.to_le_bytes()[..], &4_u16.to_le_bytes(), &1_u32.to_le_bytes()].concat();
+        let at = bytes.windows(8).rposition(|window| window == entry).unwrap() + 8;
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    };
+    // One tile, for which there is no data.
+    for (tag, value) in [(256, 16_384), (257, 16_384), (322, 16_384), (323, 16_384), (324, 0)] {
+        set(tag, value);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("huge.tif");
+    std::fs::write(&path, bytes).unwrap();
+    let made = importer("s").native_mpp(Mpp::both(0.5)).tile_size(1, 1);
+    let error = import(&made, &path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+}

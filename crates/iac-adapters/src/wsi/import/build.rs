@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use iac_format::ErrorKind;
 use iac_ops::Progress;
 use serde_json::{Map, Value, json};
 
@@ -9,13 +10,16 @@ use super::levels::{Levels, smaller};
 use super::profile::{Choice, choose, codec_error, encode, encoder};
 use super::raster::StoredRaster;
 use super::source::{Description, NativeTiles, RasterSource};
-use super::{DEFAULT_TILE, WsiImportSummary, WsiImporter, in_order};
+use super::{DEFAULT_TILE, WsiImportSummary, WsiImporter, in_order, source_error};
 use crate::error::{AdapterError, Result};
 use crate::task::Task;
 use crate::wsi::codec_params::RasterCodec;
 use crate::wsi::schema::Mpp;
 use crate::wsi::write::{EncodedTile, WsiAssociated, WsiHeader, WsiPackWriter};
 use crate::wsi::{OVERVIEW_EXTENSION, TRANSCODE_EXTENSION};
+
+/// Tiles that a pack is given: in tiles of 512, a square of four million pixels along each side.
+const MAX_TILES: u64 = 1 << 26;
 
 /// A tile as it goes into the pack.
 pub(super) struct MadeTile {
@@ -77,6 +81,17 @@ impl WsiImporter {
         let (mpp, provenance) = self.resolution(path, description)?;
         let tile = self.tile.unwrap_or((DEFAULT_TILE, DEFAULT_TILE));
         let raster = StoredRaster::new(source, tile);
+        let (across, down) = raster.grid();
+        if across.saturating_mul(down) > MAX_TILES {
+            return Err(source_error(
+                path,
+                ErrorKind::Limit,
+                format!(
+                    "{} x {} pixels make {across} x {down} tiles, but at most {MAX_TILES} are stored",
+                    raster.width, raster.height
+                ),
+            ));
+        }
         let choice = choose(path, source, &raster, self, progress)?;
         let mut header = self.header(description, mpp, provenance);
         (header.tile_width, header.tile_height) = tile;
@@ -193,7 +208,7 @@ impl WsiImporter {
         lossless: bool,
     ) -> Result<Sink<'a>> {
         let levels = if self.overview {
-            Levels::new(raster, background, lossless, self.effort)?
+            Levels::new(raster, background, lossless, self.effort, self.memory)?
         } else {
             None
         };

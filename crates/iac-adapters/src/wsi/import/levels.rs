@@ -39,13 +39,14 @@ struct Band {
 }
 
 impl Levels {
-    /// The levels that a raster is given; nothing where it is too small for one, or its tiles cannot
-    /// be made smaller by themselves.
+    /// The levels that a raster is given; nothing where it is too small for one, its tiles cannot be
+    /// made smaller by themselves, or a row of the level's tiles does not fit into memory.
     pub(super) fn new(
         raster: &StoredRaster<'_>,
         background: [u8; 3],
         lossless: bool,
         effort: u8,
+        memory: u64,
     ) -> Result<Option<Self>> {
         let (width, height) = (raster.width, raster.height);
         let tile = raster.tile;
@@ -62,6 +63,9 @@ impl Levels {
             let columns = across.div_ceil(tile.0.into());
             let padded = columns.saturating_mul(tile.0.into());
             let bytes = padded.saturating_mul(tile.1.into()).saturating_mul(3);
+            if bytes > memory {
+                return Ok(None);
+            }
             let (Ok(width), Ok(bytes)) = (usize::try_from(padded), usize::try_from(bytes)) else {
                 return Ok(None);
             };
