@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use iac_adapters::dicom::{
     DeidCheck, DeidKey, DeidProfile, Deidentifier, DicomInput, DicomPackBuilder, DicomPackReader,
-    ExportOptions, ExportSyntax, Tag,
+    ExportOptions, ExportSyntax, SchemaChoice, Tag,
 };
 use iac_interop::reference;
 use sha2::{Digest, Sha256};
@@ -37,7 +37,10 @@ fn the_reference_reads_deidentified_packs_and_pydicom_their_exports() {
             std::fs::read_dir(case.join("in")).unwrap().map(|it| it.unwrap().path()).collect();
         files.sort();
         let target = folder.path().join(format!("{}.rad.iac", case.file_name().unwrap().display()));
-        let builder = DicomPackBuilder::new().effort(1).deidentify(Arc::clone(&deidentifier));
+        let builder = DicomPackBuilder::new()
+            .effort(1)
+            .schema(SchemaChoice::One)
+            .deidentify(Arc::clone(&deidentifier));
         if builder.build_from(&target, files.into_iter().map(DicomInput::File)).is_ok() {
             packs.push(target);
         }

@@ -42,7 +42,7 @@ impl DicomFile {
     /// # Errors
     ///
     /// [`AdapterError::Source`] (kind `decode`, `schema` or `limit`) when it is cut, damaged, or
-    /// nested more than [`MAX_NESTING`] levels deep.
+    /// nested more than [`MAX_NESTING`](crate::dicom::MAX_NESTING) levels deep.
     pub fn parse(bytes: &Bytes, name: &str) -> Result<Self, AdapterError> {
         parse(bytes, 4 << 30).map_err(|fault| super::build::source_error(name, &fault))
     }

@@ -54,8 +54,8 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// [`AdapterError::Write`] when the file exists and is not to be replaced; [`AdapterError::Io`]
-    /// when it cannot be written.
+    /// [`AdapterError::Write`](crate::AdapterError::Write) when the file exists and is not to be
+    /// replaced; [`AdapterError::Io`](crate::AdapterError::Io) when it cannot be written.
     pub fn save_npy(&self, path: impl AsRef<Path>, options: &SaveOptions) -> Result<()> {
         let [slices, rows, columns] = self.voxels.shape();
         let descr = self.voxels.descr();
