@@ -169,7 +169,8 @@ mod tests {
     #[test]
     fn sizes_that_overflow_are_not_known() {
         assert_eq!(bytes_of("int16", 512, 512, 1), Some(524_288));
-        assert_eq!(bytes_of("float32", 1, 1, 1), None);
+        assert_eq!(bytes_of("float32", 1, 1, 1), Some(4));
+        assert_eq!(bytes_of("complex64", 1, 1, 1), None);
         assert_eq!(bytes_of("uint8", i128::MAX, 2, 1), None);
         assert_eq!(bytes_of("uint8", -1, 2, 1), None);
     }
