@@ -38,7 +38,7 @@ smoke_runs() {
         text_block) echo 300000 ;;
         dicom) echo 30000 ;;
         volume) echo 500000 ;;
-        dicom_frames) echo 5000 ;;
+        dicom_frames) echo 15000 ;;
         manifest) echo 600000 ;;
         features_file) echo 250000 ;;
         *) echo 50000 ;;
