@@ -15,9 +15,8 @@ fn input(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../iac-adapters/tests/data/wsi/inputs").join(name)
 }
 
-fn can_encode() -> bool {
-    let spec = iatrocache::CodecSpec::new("jxl", Default::default());
-    iatrocache::Registry::global().create_encoder(&spec).is_ok_and(|it| it.check_encode().is_ok())
+const fn can_encode() -> bool {
+    cfg!(feature = "jxl")
 }
 
 #[test]
