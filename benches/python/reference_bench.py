@@ -527,6 +527,23 @@ def open_dicom(command):
     return measured(work)
 
 
+def stack_files(command):
+    """Reads files of a series, whose order is known, with pydicom and stacks them as floats."""
+
+    def work():
+        volume = None
+        for number, path in enumerate(command["paths"]):
+            data = pydicom.dcmread(path)
+            if volume is None:
+                shape = (len(command["paths"]), data.Rows, data.Columns)
+                volume = numpy.empty(shape, dtype="f4")
+            numpy.multiply(data.pixel_array, numpy.float32(data.RescaleSlope), out=volume[number])
+            volume[number] += numpy.float32(data.RescaleIntercept)
+        STATE["volume"] = volume
+
+    return measured(work)
+
+
 def check_volume(command):
     """The sum of the voxels, to be compared with ours."""
     return {"sum": float(STATE["volume"].sum(dtype="f8"))}
@@ -573,6 +590,7 @@ COMMANDS = {
         use_volume,
         read_volume,
         check_volume,
+        stack_files,
         use_slide,
         read_slide,
         open_slide,

@@ -17,6 +17,7 @@ pub mod codecs;
 pub mod dicom;
 pub mod features;
 pub mod fixed;
+pub mod frames;
 pub mod images;
 pub mod objects;
 pub mod opens;

@@ -3,13 +3,13 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use iac_adapters::dicom::volume::{VolumeOptions, VolumeValues};
+use iac_adapters::dicom::volume::{Volume, VolumeOptions, VolumeValues};
 use iac_adapters::dicom::{
     DataSet, DicomFile, DicomInput, DicomPackBuilder, DicomPackReader, Element, Tag, VR,
 };
 use iac_codec::SamplesRef;
 use iac_reader::ReadOptions;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Result;
 use crate::clock::measure;
@@ -33,7 +33,8 @@ const EFFORT: u8 = 3;
 const ONE: Option<NonZeroUsize> = NonZeroUsize::new(1);
 const TWO: Option<NonZeroUsize> = NonZeroUsize::new(2);
 
-fn text(tag: Tag, vr: VR, value: &str) -> Element {
+/// An element of text, of even length.
+pub(crate) fn text(tag: Tag, vr: VR, value: &str) -> Element {
     let mut bytes = value.as_bytes().to_vec();
     if bytes.len() % 2 == 1 {
         bytes.push(if vr == VR::UI { 0 } else { b' ' });
@@ -41,7 +42,8 @@ fn text(tag: Tag, vr: VR, value: &str) -> Element {
     Element::new(tag, vr, bytes)
 }
 
-fn word(tag: Tag, value: u16) -> Element {
+/// An element of one number of 16 bits.
+pub(crate) fn word(tag: Tag, value: u16) -> Element {
     Element::new(tag, VR::US, value.to_le_bytes().to_vec())
 }
 
@@ -73,6 +75,35 @@ fn slice(number: usize, samples: Vec<u8>) -> Result<Vec<u8>> {
     Ok(DicomFile::new(DataSet::from_elements(elements)).to_bytes()?)
 }
 
+/// The files of a series of so many slices.
+pub(crate) fn slices(count: usize) -> Result<Vec<Vec<u8>>> {
+    let image = images::slice()?;
+    let SamplesRef::U16(samples) = image.samples() else {
+        return Err("the slice has other samples".into());
+    };
+    let mut samples = samples.to_vec();
+    (0..count)
+        .map(|number| {
+            // Moved along, so that no two slices are equal.
+            samples.rotate_left(1031);
+            slice(number, samples.iter().flat_map(|sample| sample.to_le_bytes()).collect())
+        })
+        .collect()
+}
+
+/// Compares a volume with what the reference's side has read last.
+pub(crate) fn check_sum(ours: &Volume, theirs: &Value) -> Result<()> {
+    let Some(voxels) = ours.voxels.as_f32() else {
+        return Err("the volume is not of floats".into());
+    };
+    let (ours, theirs) =
+        (voxels.iter().map(|voxel| f64::from(*voxel)).sum::<f64>(), number(theirs, "sum")?);
+    if (theirs - ours).abs() > 1e-6 * ours.abs() {
+        return Err("the reference's volume is not ours".into());
+    }
+    Ok(())
+}
+
 fn open(path: &Path, workers: Option<NonZeroUsize>) -> Result<DicomPackReader> {
     let read = ReadOptions::default().workers(workers).use_header_cache(false);
     Ok(DicomPackReader::open_with(path, &read, true)?)
@@ -87,19 +118,9 @@ impl Volumes {
     /// read different volumes.
     pub fn run(&self, folder: &Path, reference: Option<&Program>) -> Result<Section> {
         let path = folder.join("volume.rad.iac");
-        let image = images::slice()?;
-        let SamplesRef::U16(samples) = image.samples() else {
-            return Err("the slice has other samples".into());
-        };
-        let mut samples = samples.to_vec();
-        let mut inputs = Vec::with_capacity(self.slices);
-        for number in 0..self.slices {
-            // Moved along, so that no two slices are equal.
-            samples.rotate_left(1031);
-            let bytes = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
-            let name = format!("slice {number}");
-            inputs.push(DicomInput::Bytes(name, slice(number, bytes)?.into()));
-        }
+        let inputs = slices(self.slices)?.into_iter().enumerate();
+        let inputs =
+            inputs.map(|(number, file)| DicomInput::Bytes(format!("slice {number}"), file.into()));
         DicomPackBuilder::new().effort(EFFORT).build_from(&path, inputs)?;
         sample::warm(&path)?;
 
@@ -117,11 +138,6 @@ impl Volumes {
         let mut series = Series::default();
         for round in 0..self.rounds + 1 {
             let (ours, two) = measure(|| volume(TWO, options))?;
-            let sum: f64 = match ours.voxels.as_f32() {
-                Some(voxels) => voxels.iter().map(|voxel| f64::from(*voxel)).sum(),
-                None => return Err("the volume is not of floats".into()),
-            };
-            drop(ours);
             let (_, one) = measure(|| volume(ONE, options))?;
             let (_, stored) = measure(|| volume(TWO, options.with_values(VolumeValues::Stored)))?;
             // The first round of each side is for warming up.
@@ -137,10 +153,7 @@ impl Volumes {
                     series.add("reference", theirs);
                     series.add("sorted", sorted);
                 }
-                let theirs = number(&peer.call(&json!({"op": "check_volume"}))?, "sum")?;
-                if (theirs - sum).abs() > 1e-6 * sum.abs() {
-                    return Err("the reference's volume is not ours".into());
-                }
+                check_sum(&ours, &peer.call(&json!({"op": "check_volume"}))?)?;
             }
         }
         drop(peer);

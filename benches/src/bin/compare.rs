@@ -14,6 +14,7 @@ use iac_benches::codecs::Codecs;
 use iac_benches::dicom::Dicom;
 use iac_benches::features::Features;
 use iac_benches::fixed::Fixed;
+use iac_benches::frames::Frames;
 use iac_benches::images::{self, Images};
 use iac_benches::objects::Objects;
 use iac_benches::opens::Opens;
@@ -61,7 +62,7 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 20] = [
+const SECTIONS: [&str; 21] = [
     "reads-1k",
     "reads-4-60k",
     "open-200k",
@@ -80,6 +81,7 @@ const SECTIONS: [&str; 20] = [
     "features",
     "dicom",
     "volume",
+    "frames",
     "object-store",
     "wsi",
 ];
@@ -98,6 +100,7 @@ enum Task {
     Features(Features),
     Dicom(Dicom),
     Volumes(Volumes),
+    Frames(Frames),
     Objects(Objects),
     Slides(Slides),
 }
@@ -138,6 +141,7 @@ fn main() -> Result<()> {
             Task::Features(features) => vec![features.run(folder, reference)?],
             Task::Dicom(dicom) => dicom.run(folder, reference)?,
             Task::Volumes(volumes) => vec![volumes.run(folder, reference)?],
+            Task::Frames(frames) => frames.run(folder, reference)?,
             Task::Objects(objects) => objects.run(folder)?,
             Task::Slides(slides) => slides.run(folder, reference)?,
         };
@@ -161,7 +165,7 @@ fn main() -> Result<()> {
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 20] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 21] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",
@@ -285,6 +289,12 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 20] {
         rounds,
     };
     let volumes = Volumes { slices: if quick { 12 } else { 300 }, rounds };
+    let frames = Frames {
+        frames: if quick { 20 } else { 1000 },
+        reads: if quick { 5 } else { 40 },
+        slices: if quick { 12 } else { 300 },
+        rounds,
+    };
     let objects = Objects {
         records: if quick { 600 } else { 6000 },
         batches: if quick { 2 } else { 10 },
@@ -316,6 +326,7 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 20] {
         Task::Features(features),
         Task::Dicom(dicom),
         Task::Volumes(volumes),
+        Task::Frames(frames),
         Task::Objects(objects),
         Task::Slides(slides),
     ]

@@ -25,8 +25,6 @@ mod deid;
 mod deid_frames;
 #[path = "dicom/deid_tampered.rs"]
 mod deid_tampered;
-#[path = "dicom/frame_speed.rs"]
-mod frame_speed;
 #[path = "dicom/frames.rs"]
 mod frames;
 #[path = "dicom/goldens.rs"]

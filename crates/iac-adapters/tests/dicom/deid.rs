@@ -709,23 +709,3 @@ fn public_files_pass_the_check() {
     }
     println!("{built} packs, {refused} refused");
 }
-
-#[test]
-#[ignore = "measures"]
-fn speed_of_deidentification() {
-    let bytes = Bytes::from(object(1, false).to_bytes().unwrap());
-    let deidentifier = deidentifier("options = [\"retain-modified-dates\"]", "k");
-    let rounds = 2000;
-    let start = std::time::Instant::now();
-    for _ in 0..rounds {
-        DicomFile::parse(&bytes, "x").unwrap();
-    }
-    let parsing = start.elapsed() / rounds;
-    let start = std::time::Instant::now();
-    for _ in 0..rounds {
-        let mut file = DicomFile::parse(&bytes, "x").unwrap();
-        deidentifier.deidentify(&mut file);
-    }
-    let both = start.elapsed() / rounds;
-    println!("parsing {parsing:?}, with de-identification {both:?}");
-}
