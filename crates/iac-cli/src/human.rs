@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iatrocache::ops::objects::{Objects, Tally};
+use iatrocache::ops::dicom::{DicomCounts, Tally};
 
 /// A number of bytes: `812 B`, `64.0 KiB`, `1.3 GiB`.
 pub(crate) fn bytes(count: u64) -> String {
@@ -46,7 +46,7 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
 const TOLD: usize = 6;
 
 /// What a pack of medical objects holds, as names and texts.
-pub(crate) fn objects(objects: &Objects) -> Vec<(&'static str, String)> {
+pub(crate) fn objects(objects: &DicomCounts) -> Vec<(&'static str, String)> {
     let series = format!("{} series", count(objects.series));
     let studies = match objects.studies {
         1 => "1 study".to_owned(),

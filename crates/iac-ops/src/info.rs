@@ -9,8 +9,8 @@ use iac_reader::{PackKind, PackReader, ReadError, Table};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::dicom::{DicomCounts, dicom_counts};
 use crate::error::Result;
-use crate::objects::{Objects, objects};
 use crate::raw::{BYTES_COLUMN, RAW_FILES};
 use crate::type_name::field_type_name;
 
@@ -87,7 +87,7 @@ pub struct Facts {
     /// Whether rows have checksums.
     pub rows_have_checksums: bool,
     /// Studies, series and instances, in packs of medical objects.
-    pub objects: Option<Objects>,
+    pub objects: Option<DicomCounts>,
 }
 
 /// Sizes of records in bytes.
@@ -189,7 +189,7 @@ fn facts(pack: &PackReader, kind: PackKind) -> Result<Facts> {
     if facts.payload_type.as_deref() == Some(RAW_FILES) {
         facts.original_bytes = sum_of(pack, BYTES_COLUMN)?;
     }
-    facts.objects = objects(pack)?;
+    facts.objects = dicom_counts(pack)?;
     Ok(facts)
 }
 

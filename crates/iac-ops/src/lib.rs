@@ -20,7 +20,7 @@
 //! | `object` | packs to and between object stores (feature `object-store`) |
 //! | [`info`] | what a pack is, at a glance |
 //! | [`stats`] | sizes, and rows by split, slide and patient |
-//! | [`objects`] | counts of studies, series and instances |
+//! | [`dicom`] | counts of studies, series and instances |
 //! | [`view`] | rows of a table as JSON, CSV or Arrow |
 //! | [`predicate`] | conditions that select rows |
 //! | [`rows`] | row numbers as people write them |
@@ -55,6 +55,7 @@ mod carry;
 pub mod cell;
 pub mod check;
 pub mod decode;
+pub mod dicom;
 pub mod digest;
 mod error;
 mod expansion;
@@ -67,7 +68,6 @@ mod names;
 mod no_record;
 #[cfg(feature = "object-store")]
 pub mod object;
-pub mod objects;
 pub mod ordered;
 pub mod pictures;
 pub mod predicate;

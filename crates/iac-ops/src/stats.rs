@@ -6,9 +6,9 @@ use iac_reader::{PackKind, PackReader};
 use serde::Serialize;
 
 use crate::carry::{column, has_own_codecs, slide_numbers, texts};
+use crate::dicom::DicomCounts;
 use crate::error::Result;
 use crate::info::{SizeStats, info, sum_of};
-use crate::objects::Objects;
 
 /// The extension of packs of text whose index may say how many bytes records had (`raw_bytes`).
 const TEXT_COLUMNS: &str = "iac.text.columns";
@@ -51,7 +51,7 @@ pub struct Stats {
     pub sizes: Option<SizeStats>,
     /// Studies, series and instances, in packs of medical objects.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub objects: Option<Objects>,
+    pub objects: Option<DicomCounts>,
     /// Rows by the values of columns, in the order of first appearance of the columns.
     pub groups: Vec<Group>,
 }

@@ -15,7 +15,7 @@ use crate::error::Result;
 /// series, and sizes and bits those of images alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Objects {
+pub struct DicomCounts {
     /// Studies.
     pub studies: u64,
     /// Series.
@@ -50,17 +50,17 @@ pub struct Tally {
 }
 
 /// Counts objects; nothing in packs of another kind.
-pub(crate) fn objects(pack: &PackReader) -> Result<Option<Objects>> {
+pub(crate) fn dicom_counts(pack: &PackReader) -> Result<Option<DicomCounts>> {
     let (slides, index) = (pack.slide_table()?, pack.index_table()?);
     let (Some(studies), Some(_)) = (text_of(slides, "study_uid")?, text_of(slides, "series_uid")?)
     else {
         return Ok(None);
     };
-    let mut found = Objects {
+    let mut found = DicomCounts {
         studies: length(studies.iter().collect::<HashSet<_>>().len()),
         series: slides.num_rows(),
         modalities: tally(text_of(slides, "modality")?.unwrap_or_default()),
-        ..Objects::default()
+        ..DicomCounts::default()
     };
     let (rows, columns) = (numbers_of(index, "rows")?, numbers_of(index, "columns")?);
     let bits = numbers_of(index, "bits_stored")?;
