@@ -41,6 +41,8 @@ smoke_runs() {
         dicom_frames) echo 15000 ;;
         manifest) echo 600000 ;;
         features_file) echo 250000 ;;
+        wsi) echo 20000 ;;
+        wsi_import) echo 20000 ;;
         *) echo 50000 ;;
     esac
 }

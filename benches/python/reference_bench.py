@@ -483,6 +483,11 @@ def slide_memory(command):
     return {"peak": status("VmHWM")}
 
 
+def import_slide(command):
+    build = wsi.build_wsi_image_package
+    return measured(lambda: build(command["source"], command["pack"], **command["arguments"]))
+
+
 def has_openslide(command):
     try:
         import openslide  # noqa: F401
@@ -595,6 +600,7 @@ COMMANDS = {
         read_slide,
         open_slide,
         slide_memory,
+        import_slide,
         has_openslide,
         use_openslide,
         read_openslide,

@@ -28,6 +28,7 @@ pub mod reads;
 pub mod report;
 pub mod sample;
 pub mod serve;
+pub mod slide_import;
 pub mod slides;
 pub mod texts;
 pub mod tiles;

@@ -40,7 +40,7 @@ pub struct Slides {
 }
 
 /// Pixels of each side of a tile.
-const TILE: u32 = 512;
+pub(crate) const TILE: u32 = 512;
 /// Different tiles; each is stored many times.
 const IMAGES: usize = 16;
 /// Micrometres per native pixel.
@@ -146,7 +146,7 @@ fn pictures() -> Result<Vec<Vec<u8>>> {
         .collect())
 }
 
-fn encode(encoder: &Codec) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn encode(encoder: &Codec) -> Result<Vec<Vec<u8>>> {
     let shape = ImageShape::new(TILE, TILE, 3)?;
     let encode = |pixels: &Vec<u8>| Ok(encoder.encode_image(&ImageView::new(shape, &pixels[..])?)?);
     pictures()?.iter().map(encode).collect()
@@ -477,7 +477,7 @@ impl Slides {
 }
 
 /// A tiled TIFF file of JPEG tiles, without pyramid.
-fn write_tiff(path: &Path, edge: u32, payloads: &[Vec<u8>]) -> Result<()> {
+pub(crate) fn write_tiff(path: &Path, edge: u32, payloads: &[Vec<u8>]) -> Result<()> {
     let across = edge.div_ceil(TILE);
     let tiles: Vec<&Vec<u8>> =
         payloads.iter().cycle().take(usize::try_from(across * across)?).collect();

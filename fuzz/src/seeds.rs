@@ -64,9 +64,14 @@ pub fn packs() -> Vec<Pack> {
 }
 
 fn take_apart(path: &Path) -> Option<Pack> {
-    let bytes = fs::read(path).unwrap();
+    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+    take_bytes_apart(name, &fs::read(path).unwrap())
+}
+
+/// A pack in memory taken apart; nothing where its header cannot be read at all.
+pub fn take_bytes_apart(name: String, bytes: &[u8]) -> Option<Pack> {
     let file_len = bytes.len() as u64;
-    let text = iac_format::header_text(&bytes, file_len).ok()?.to_owned();
+    let text = iac_format::header_text(bytes, file_len).ok()?.to_owned();
     let members: Map<String, Value> = serde_json::from_str(&text).ok()?;
     let number = |name: &str| members.get(name)?.as_u64().and_then(|n| usize::try_from(n).ok());
     let slides = number("slide_table_length")?;
@@ -75,7 +80,7 @@ fn take_apart(path: &Path) -> Option<Pack> {
     let (slides, rest) = rest.split_at_checked(slides)?;
     let (index, data) = rest.split_at_checked(index)?;
     Some(Pack {
-        name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+        name,
         text,
         slides: slides.to_vec(),
         index: index.to_vec(),
@@ -83,6 +88,14 @@ fn take_apart(path: &Path) -> Option<Pack> {
         members,
         file_len,
     })
+}
+
+/// The header's members without those that say where parts lie, as [`FILL_IN`] takes them.
+pub fn own_members(pack: &Pack) -> String {
+    let own: Map<String, Value> = (pack.members.clone().into_iter())
+        .filter(|(name, _)| !name.ends_with("_offset") && !name.ends_with("_length"))
+        .collect();
+    Value::Object(own).to_string()
 }
 
 /// Golden files and bad ones as inputs of the targets that put packs together.
@@ -103,10 +116,7 @@ pub fn pack_inputs() -> Vec<(String, Vec<u8>)> {
             }
         };
         push("raw", 0, &pack.text, &pack.data);
-        let own: Map<String, Value> = (pack.members.clone().into_iter())
-            .filter(|(name, _)| !name.ends_with("_offset") && !name.ends_with("_length"))
-            .collect();
-        let own = Value::Object(own).to_string();
+        let own = own_members(&pack);
         push("filled", FILL_IN, &own, &pack.data);
         push("sums", FILL_IN | SUMS, &own, &pack.data);
         push("data-sum", FILL_IN | SUMS | DATA_SUM, &own, &pack.data);

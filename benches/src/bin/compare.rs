@@ -21,6 +21,7 @@ use iac_benches::opens::Opens;
 use iac_benches::peer::Program;
 use iac_benches::reads::Reads;
 use iac_benches::report::{Goal, Section, to_json};
+use iac_benches::slide_import::SlideImports;
 use iac_benches::slides::Slides;
 use iac_benches::tiles::Tiles;
 use iac_benches::tiles_build::TilesBuild;
@@ -84,6 +85,7 @@ const SECTIONS: [&str; 21] = [
     "frames",
     "object-store",
     "wsi",
+    "wsi-import",
 ];
 
 enum Task {
@@ -103,6 +105,7 @@ enum Task {
     Frames(Frames),
     Objects(Objects),
     Slides(Slides),
+    SlideImports(SlideImports),
 }
 
 fn main() -> Result<()> {
@@ -144,6 +147,7 @@ fn main() -> Result<()> {
             Task::Frames(frames) => frames.run(folder, reference)?,
             Task::Objects(objects) => objects.run(folder)?,
             Task::Slides(slides) => slides.run(folder, reference)?,
+            Task::SlideImports(imports) => imports.run(folder, reference)?,
         };
         for section in measured {
             println!("{section}");
@@ -307,6 +311,7 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 21] {
         tiles: if quick { 1500 } else { 15_000 },
         rounds: rounds.min(3),
     };
+    let imports = SlideImports { edge: if quick { 2048 } else { 8192 }, rounds: rounds.min(3) };
     [
         Task::Reads(kilobyte),
         Task::Reads(tiles),
@@ -329,5 +334,6 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 21] {
         Task::Frames(frames),
         Task::Objects(objects),
         Task::Slides(slides),
+        Task::SlideImports(imports),
     ]
 }

@@ -39,6 +39,8 @@ pub mod features;
 mod grid;
 mod ids;
 pub mod manifest;
+#[cfg(any(feature = "dicom", feature = "wsi"))]
+mod new_file;
 mod record;
 #[cfg(any(feature = "features", feature = "tiles"))]
 mod table;

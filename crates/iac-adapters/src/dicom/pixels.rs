@@ -400,7 +400,7 @@ fn decode(form: &PixelForm, name: &str, stream: &[u8], limits: &Limits) -> Resul
 
 /// Whether a JPEG stream says itself that its colours are YCbCr: in a JFIF segment, or in one of
 /// Adobe's.
-fn says_ybr(stream: &[u8]) -> bool {
+pub(crate) fn says_ybr(stream: &[u8]) -> bool {
     let mut jfif = false;
     let mut rest = stream.get(2..).unwrap_or_default();
     while let [0xFF, marker, high, low, behind @ ..] = rest {

@@ -26,7 +26,7 @@ impl TileColors {
         }
     }
 
-    fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         [Self::Rgb, Self::YCbCr].into_iter().find(|one| one.name() == name)
     }
 }

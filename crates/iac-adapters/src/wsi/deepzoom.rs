@@ -5,14 +5,14 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use iac_codec::{Codec, CodecSpec, ImageShape, ImageView, Parameters, Registry};
+use iac_codec::{ImageShape, ImageView};
 use iac_ops::Progress;
-use iac_ops::pictures::write_png;
 
 use super::options::{Resolution, WsiReadOptions};
 use super::parallel::in_parallel;
 use super::read::{Placed, WsiPackReader, output};
 use super::schema::as_f64;
+use super::tile_folder::FileEncoder;
 use crate::error::{AdapterError, Result};
 use crate::task::{Task, check_cancelled};
 
@@ -115,7 +115,7 @@ impl WsiPackReader {
             let exists = std::io::ErrorKind::AlreadyExists.into();
             return Err(AdapterError::io(path, "cannot make the description")(exists));
         }
-        let encoder = Encoder::new(options.quality).map_err(|source| self.export_error(source))?;
+        let encoder = FileEncoder::new(options.quality).map_err(|source| self.export_error(source))?;
         let info = self.info();
         let levels =
             u64::BITS.saturating_sub(info.width.max(info.height).saturating_sub(1).leading_zeros());
@@ -169,7 +169,7 @@ impl WsiPackReader {
         size: (u64, u64),
         scale: u32,
         options: &DeepZoomOptions,
-        encoder: &Encoder,
+        encoder: &FileEncoder,
     ) -> Result<Vec<u8>> {
         let (tile, overlap) = (u64::from(options.tile), u64::from(options.overlap));
         let span = |at: u64, size: u64| {
@@ -193,39 +193,10 @@ impl WsiPackReader {
         let encoded = ImageShape::new(height, width, 3)
             .and_then(|shape| ImageView::new(shape, &pixels[..]))
             .map_err(|source| self.export_error(source))?;
-        match encoder {
-            Encoder::Jpeg(codec) => {
-                codec.encode_image(&encoded).map_err(|source| self.export_error(source))
-            }
-            Encoder::Png => write_png(&encoded).map_err(|error| {
-                self.export_error(iac_codec::CodecError::encode("png", error.to_string()))
-            }),
-        }
+        encoder.encode(&encoded).map_err(|source| self.export_error(source))
     }
 
     fn export_error(&self, source: iac_codec::CodecError) -> AdapterError {
         AdapterError::Codec { path: self.reader().path().to_owned(), row: None, source }
-    }
-}
-
-/// What makes files of tiles.
-enum Encoder {
-    Jpeg(Codec),
-    Png,
-}
-
-impl Encoder {
-    fn new(quality: Option<u8>) -> Result<Self, iac_codec::CodecError> {
-        let Some(quality) = quality else { return Ok(Self::Png) };
-        let mut parameters = Parameters::new();
-        parameters.insert("quality".to_owned(), quality.into());
-        Registry::global().create_encoder(&CodecSpec::new("jpeg", parameters)).map(Self::Jpeg)
-    }
-
-    const fn suffix(&self) -> &'static str {
-        match self {
-            Self::Jpeg(_) => "jpeg",
-            Self::Png => "png",
-        }
     }
 }

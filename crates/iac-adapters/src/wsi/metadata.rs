@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::options::RegionImage;
 use super::read::WsiPackReader;
-use super::tile::rgb_samples;
+use super::tile::{rgb_samples, samples_of};
 use super::{ICC_NAME, METADATA_NAME, kind};
 use crate::error::{AdapterError, Result};
 
@@ -104,7 +104,9 @@ impl WsiPackReader {
             self.inner.rows.find(kind::IMAGE, name).and_then(|one| one.size).unwrap_or_default();
         let payload = self.reader().read(row)?;
         let codec = self.codec("jxl", row)?;
-        let options = DecodeOptions::from(self.inner.limits);
+        let limits = self.inner.limits;
+        let most = limits.max_samples.min(samples_of((height, width)));
+        let options = DecodeOptions::from(limits.with_max_samples(most));
         let image = codec
             .decode_image(&payload, &options)
             .and_then(|image| checked(image, width, height))

@@ -21,6 +21,8 @@
 //! | [`TissueMask`], [`GridSampler`] | which regions of a slide show tissue |
 //! | [`WsiPackWriter`] | writing packs of encoded tiles |
 //! | [`DeepZoomOptions`] | writing a slide as a Deep Zoom folder |
+//! | [`TiffExportOptions`] | writing a slide as a BigTIFF or OME-TIFF file with smaller versions |
+//! | [`TileFolderOptions`] | writing the tiles of a grid as files of a folder |
 //! | `WsiImporter` | importing slides (feature `wsi-import`) |
 //! | `to_srgb` | colours by the slide's own profile (feature `wsi-icc`) |
 
@@ -47,7 +49,9 @@ mod resample;
 mod rows;
 mod schema;
 mod stream;
+mod tiff_out;
 mod tile;
+mod tile_folder;
 mod tissue;
 mod upsample;
 pub(crate) mod validate;
@@ -68,6 +72,8 @@ pub use options::{
 pub use overview::{OverviewOptions, OverviewSummary, build_overview, overview_path};
 pub use read::WsiPackReader;
 pub use schema::{Mpp, WsiInfo};
+pub use tiff_out::{TiffExportOptions, TiffExportSummary, TiffFlavor, TiffTiles};
+pub use tile_folder::{TileFolderOptions, TileFolderSummary};
 pub use tissue::{GridOptions, GridSampler, TissueMask, TissueOptions};
 pub use write::{EncodedTile, WsiAssociated, WsiHeader, WsiPackWriter};
 

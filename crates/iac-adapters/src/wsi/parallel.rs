@@ -3,6 +3,11 @@
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
+use iac_ops::ordered::{Bounds, for_each_ordered};
+use iac_ops::{OpsError, Progress};
+
+use crate::error::Result;
+
 /// Does `work` for each job on up to `workers` threads, the calling one among them; the results
 /// come in the order of the jobs. Whoever is free takes the next job.
 pub(crate) fn in_parallel<J: Send, R: Send>(
@@ -33,6 +38,36 @@ pub(crate) fn in_parallel<J: Send, R: Send>(
         });
     }
     results.into_iter().flatten().collect()
+}
+
+/// Does work for items on several threads and hands the results on in order, with so many of them in
+/// memory that their costs stay within the bounds.
+pub(crate) fn in_order<T: Send, R: Send>(
+    items: impl Iterator<Item = T> + Send,
+    bounds: Bounds,
+    progress: &dyn Progress,
+    cost: u64,
+    work: impl Fn(T) -> Result<R> + Sync,
+    mut emit: impl FnMut(R) -> Result<()>,
+) -> Result<()> {
+    let mut failure = None;
+    let result = for_each_ordered(
+        items,
+        bounds,
+        progress,
+        |_| cost,
+        |item| Ok(work(item)),
+        |result| {
+            result.and_then(&mut emit).map_err(|error| {
+                failure = Some(error);
+                OpsError::Cancelled
+            })
+        },
+    );
+    match (failure, result) {
+        (Some(error), _) => Err(error),
+        (None, result) => Ok(result?),
+    }
 }
 
 #[cfg(test)]

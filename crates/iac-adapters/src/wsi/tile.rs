@@ -19,6 +19,8 @@ pub(crate) struct TileDecoder {
     /// Height and width.
     size: (u32, u32),
     limits: Limits,
+    /// Samples that a stream may have which is no tile of this size, but not absurd either.
+    most: u64,
     damage: DamageHandling,
 }
 
@@ -76,7 +78,9 @@ impl TileDecoder {
                 (make("jpeg2000", Parameters::new()), TileKind::Jpeg2000 { stores_ycbcr })
             }
         };
-        Self { codec, kind, size: (info.tile_height, info.tile_width), limits, damage }
+        let size = (info.tile_height, info.tile_width);
+        let most = limits.max_samples.min(samples_of(size));
+        Self { codec, kind, size, limits, most, damage }
     }
 
     /// The scales that decoding has a cheaper way to than the full size.
@@ -102,8 +106,31 @@ impl TileDecoder {
         scale: Scale,
         raw: bool,
     ) -> Result<Vec<u8>, CodecError> {
+        self.decode_bounded(payload, scale, raw).map_err(|error| match error {
+            // The stream is sound by itself, but larger than a tile.
+            CodecError::Limit { what: "samples", found, .. } if found <= self.limits.max_samples => {
+                CodecError::decode(
+                    self.codec.as_ref().map_or("image", Codec::name),
+                    format!(
+                        "the tile has {found} samples instead of {} x {} x 3",
+                        self.size.0, self.size.1
+                    ),
+                )
+            }
+            other => other,
+        })
+    }
+
+    fn decode_bounded(
+        &self,
+        payload: &[u8],
+        scale: Scale,
+        raw: bool,
+    ) -> Result<Vec<u8>, CodecError> {
         let codec = self.codec.as_ref().map_err(Clone::clone)?;
-        let options = DecodeOptions::from(self.limits).with_scale(scale).with_damage(self.damage);
+        let options = DecodeOptions::from(self.limits.with_max_samples(self.most))
+            .with_scale(scale)
+            .with_damage(self.damage);
         match &self.kind {
             TileKind::Jxl => self.rgb(codec.decode_image(payload, &options)?, scale, true),
             #[cfg(feature = "jxl")]
@@ -163,6 +190,13 @@ impl TileDecoder {
         }
         Ok(rgb_samples(image))
     }
+}
+
+/// Samples that an image of a size has with more channels than are ever seen, so that a stream of
+/// another size is refused before it is decoded.
+pub(crate) fn samples_of((height, width): (u32, u32)) -> u64 {
+    const MOST_CHANNELS: u64 = 16;
+    u64::from(height).saturating_mul(width.into()).saturating_mul(MOST_CHANNELS)
 }
 
 /// Samples of an image of 1, 3 or more channels of bytes as RGB.

@@ -125,6 +125,18 @@ impl TissueMask {
         Self { width, height, mpp, threshold, pixels, sums }
     }
 
+    /// A mask without pixels, for grids that take all regions.
+    pub(super) const fn none() -> Self {
+        Self {
+            width: 0,
+            height: 0,
+            mpp: Mpp::both(1.0),
+            threshold: 0,
+            pixels: Vec::new(),
+            sums: Vec::new(),
+        }
+    }
+
     /// Pixels of a row of the mask.
     #[must_use]
     pub const fn width(&self) -> usize {
@@ -282,6 +294,13 @@ impl<'a> GridSampler<'a> {
             options,
             next: (0, 0),
         })
+    }
+}
+
+impl GridSampler<'_> {
+    /// Regions of the grid, tissue or not.
+    pub(super) fn cells(&self) -> u64 {
+        u64::from(self.columns).saturating_mul(self.rows.into())
     }
 }
 

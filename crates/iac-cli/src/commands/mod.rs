@@ -46,6 +46,8 @@ pub(crate) mod validate;
 pub(crate) mod verify;
 #[cfg(feature = "wsi")]
 pub(crate) mod wsi;
+#[cfg(feature = "wsi")]
+mod wsi_export;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -19,9 +19,10 @@ use crate::progress::{Shown, Unit};
 
 /// Import a whole slide
 ///
-/// Read are TIFF and BigTIFF files in tiles or strips, among them SVS, NDPI, OME-TIFF, QPTIFF and
-/// Philips TIFF of bright fields, and plain images (PNG, JPEG, BMP, WebP, JPEG XL). Without a profile, tiles are kept as they are, encoded without loss, or
-/// with the smallest loss that makes the pack smaller, whichever suits the source.
+/// Read are TIFF and BigTIFF files in tiles or strips, among them SVS, NDPI, SCN, BIF, OME-TIFF, QPTIFF and
+/// Philips TIFF of bright fields; DICOM files of a slide, by their folder or one of them; and plain
+/// images (PNG, JPEG, BMP, WebP, JPEG XL). Without a profile, tiles are kept as they are, encoded
+/// without loss, or with the smallest loss that makes the pack smaller, whichever suits the source.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +37,7 @@ JPEG tiles; iac itself shows the same.
 With --json, one object: {\"path\",\"slide_id\",\"width\",\"height\",\"mpp\",\"codec\",\"strategy\",
 \"stored_tiles\",\"background_tiles\",\"missing_tiles\",\"kept_tiles\",\"associated\",\"file_bytes\"}.")]
 pub(super) struct WsiArgs {
-    /// The slide
+    /// The slide: a file, or a folder of DICOM files
     slide: PathBuf,
     /// The pack
     #[arg(short, long, value_name = "OUT")]
@@ -87,6 +88,16 @@ pub(super) struct WsiArgs {
     /// Keep no averages at 1/8 and 1/64 in the pack, which let coarse regions be read fast
     #[arg(long)]
     no_overview: bool,
+    /// The optical path of a DICOM slide that has several, by its identifier
+    #[arg(long, value_name = "ID")]
+    optical_path: Option<String>,
+    /// The focal plane of a slide that has several, counted from 1
+    #[arg(long, value_name = "N")]
+    focal_plane: Option<u32>,
+    /// Read the slide by OpenSlide, whatever it is
+    #[cfg(feature = "wsi-openslide")]
+    #[arg(long)]
+    openslide: bool,
     /// Replace an existing pack
     #[arg(long)]
     overwrite: bool,
@@ -139,7 +150,13 @@ pub(super) fn run(arguments: &WsiArgs, common: &Common) -> Result<ExitCode> {
         .lossless_associated(arguments.associated == AssociatedArg::Lossless)
         .overview(!arguments.no_overview)
         .workers(common.workers)
+        .optical_path(arguments.optical_path.clone())
+        .focal_plane(arguments.focal_plane)
         .options(WriteOptions::new().overwrite(arguments.overwrite));
+    #[cfg(feature = "wsi-openslide")]
+    {
+        importer = importer.openslide(arguments.openslide);
+    }
     if let Some(mpp) = arguments.mpp {
         importer = importer.native_mpp(mpp);
     }

@@ -18,6 +18,7 @@ use iatrocache::{ImageShape, ImageView, PackReader};
 use serde_json::json;
 
 use super::select::shown;
+use super::wsi_export;
 use crate::cli::Common;
 use crate::failure::{Failure, Result, human_safe};
 use crate::human;
@@ -48,6 +49,8 @@ enum Action {
     Overview(OverviewArgs),
     Original(OriginalArgs),
     Deepzoom(DeepzoomArgs),
+    Tiff(wsi_export::TiffArgs),
+    Tiles(wsi_export::TilesArgs),
 }
 
 /// Read a region by micrometres
@@ -325,6 +328,8 @@ pub(crate) fn run(arguments: &WsiArgs, common: &Common) -> Result<ExitCode> {
         Action::Overview(arguments) => overview(arguments, common),
         Action::Original(arguments) => original(arguments, common),
         Action::Deepzoom(arguments) => deepzoom(arguments, common),
+        Action::Tiff(arguments) => wsi_export::tiff(arguments, common),
+        Action::Tiles(arguments) => wsi_export::tiles(arguments, common),
     }
 }
 
@@ -334,7 +339,7 @@ impl Quality {
     }
 }
 
-fn open(path: &Path, common: &Common) -> Result<WsiPackReader> {
+pub(super) fn open(path: &Path, common: &Common) -> Result<WsiPackReader> {
     let pack = super::open(path, common)?;
     Ok(WsiPackReader::from_reader(pack, &WsiOpenOptions::default())?)
 }

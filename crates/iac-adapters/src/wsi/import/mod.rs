@@ -11,7 +11,12 @@
 //! ```
 
 mod build;
+#[cfg(feature = "dicom")]
+mod dicom;
+mod grid;
 mod levels;
+#[cfg(all(feature = "wsi-openslide", unix))]
+mod openslide;
 mod plain;
 mod profile;
 mod raster;
@@ -28,16 +33,19 @@ use std::path::Path;
 
 use iac_codec::Limits;
 use iac_format::ErrorKind;
-use iac_ops::ordered::{Bounds, for_each_ordered};
-use iac_ops::{OpsError, Progress};
+use iac_ops::Progress;
+use iac_ops::ordered::Bounds;
 use iac_writer::{WriteError, WriteOptions, WriteSummary};
 
 use crate::error::{AdapterError, Result, short};
+use crate::wsi::parallel;
 use crate::wsi::schema::Mpp;
-use source::{Description, RasterSource};
+use source::{Description, Opening, RasterSource};
 
 /// Sides of tiles that are not passed through, unless told.
 const DEFAULT_TILE: u32 = 512;
+/// Endings of names of files that `libopenslide` alone can read.
+const OPENSLIDE_ONLY: [&str; 6] = ["mrxs", "vms", "vmu", "svslide", "zvi", "czi"];
 /// Micrometres per pixel that scanners have.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.05..=20.0;
 
@@ -60,8 +68,9 @@ pub enum WsiProfile {
     Transcode,
 }
 
-/// Imports slides: TIFF and BigTIFF files in tiles or strips, among them those of Aperio, Hamamatsu
-/// (below 4 GiB), Philips, `PerkinElmer` and OME of bright fields, and plain images.
+/// Imports slides: TIFF and BigTIFF files in tiles or strips, among them those of Aperio, Hamamatsu,
+/// Leica, Ventana (where tiles do not overlap), Philips, `PerkinElmer` and OME of bright fields; DICOM
+/// files (feature `dicom`), and plain images.
 ///
 /// What a source says of its orientation is undone, and micrometres per pixel are taken from it
 /// unless given; they must be between 0.05 and 20 then, as a scanner's are.
@@ -83,6 +92,9 @@ pub struct WsiImporter {
     memory: u64,
     limits: Limits,
     write: WriteOptions,
+    optical_path: Option<String>,
+    focal_plane: Option<u32>,
+    openslide: bool,
 }
 
 /// What was imported.
@@ -135,6 +147,9 @@ impl WsiImporter {
             memory: 96 << 20,
             limits: Limits::default(),
             write: WriteOptions::new(),
+            optical_path: None,
+            focal_plane: None,
+            openslide: false,
         }
     }
 
@@ -245,6 +260,31 @@ impl WsiImporter {
         self
     }
 
+    /// Which optical path of a DICOM slide is imported, by its identifier. Without it, a slide of
+    /// several is refused.
+    #[must_use]
+    pub fn optical_path(mut self, identifier: impl Into<Option<String>>) -> Self {
+        self.optical_path = identifier.into();
+        self
+    }
+
+    /// Which focal plane is imported, counted from 1 in the order in which the source has them (DICOM:
+    /// from the lowest one up). Without it, a slide of several is refused.
+    #[must_use]
+    pub fn focal_plane(mut self, number: impl Into<Option<u32>>) -> Self {
+        self.focal_plane = number.into();
+        self
+    }
+
+    /// Whether the slide is read by `libopenslide`, whatever it is (feature `wsi-openslide`). Files of
+    /// kinds that nothing else here reads, such as MRXS, are so without being asked for. Tiles cannot be
+    /// passed through then. Default no.
+    #[must_use]
+    pub const fn openslide(mut self, openslide: bool) -> Self {
+        self.openslide = openslide;
+        self
+    }
+
     /// How the pack is written.
     #[must_use]
     pub const fn options(mut self, options: WriteOptions) -> Self {
@@ -253,6 +293,9 @@ impl WsiImporter {
     }
 
     /// Imports a slide. The pack appears under its name once it is complete.
+    ///
+    /// A slide of DICOM files is named by its folder, or by any of its files: all that are of its series
+    /// and lie in the same folder are taken together.
     ///
     /// # Errors
     ///
@@ -269,8 +312,8 @@ impl WsiImporter {
     ) -> Result<WsiImportSummary> {
         let (path, pack) = (source.as_ref(), pack.as_ref());
         let file = path.metadata().map_err(AdapterError::io(path, "cannot open the slide"))?;
-        if !file.is_file() {
-            return Err(source_error(path, ErrorKind::Usage, "is no file"));
+        if !file.is_file() && !file.is_dir() {
+            return Err(source_error(path, ErrorKind::Usage, "is no file and no folder"));
         }
         if pack.exists() {
             let same = |path: &Path| path.canonicalize().ok();
@@ -327,19 +370,32 @@ impl WsiImporter {
 
     /// Opens a source by what its content is.
     fn open(&self, path: &Path) -> Result<Box<dyn RasterSource>> {
+        let opening = Opening {
+            limits: self.limits,
+            cache: usize::try_from(self.memory).unwrap_or(usize::MAX),
+            optical_path: self.optical_path.clone(),
+            focal_plane: self.focal_plane,
+        };
+        if path.is_dir() {
+            return open_dicom(path, &opening);
+        }
         let fail = || AdapterError::io(path, "cannot read the slide");
-        let mut start = [0_u8; 4];
-        let mut file = File::open(path).map_err(AdapterError::io(path, "cannot open the slide"))?;
-        let read = file.by_ref().take(4).read(&mut start).map_err(fail())?;
-        let start = start.get(..read).unwrap_or_default();
+        let mut start = Vec::new();
+        let file = File::open(path).map_err(AdapterError::io(path, "cannot open the slide"))?;
+        file.take(132).read_to_end(&mut start).map_err(fail())?;
         let suffix = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
-        let is_slide = ["svs", "ndpi", "scn", "bif", "qptiff", "tif", "tiff"]
-            .iter()
-            .any(|known| suffix.eq_ignore_ascii_case(known));
-        let is_tiff = [&b"II*\0"[..], b"II+\0", b"MM\0*", b"MM\0+"].contains(&start);
+        let is_one_of = |known: &[&str]| known.iter().any(|it| suffix.eq_ignore_ascii_case(it));
+        let is_slide = is_one_of(&["svs", "ndpi", "scn", "bif", "qptiff", "tif", "tiff"]);
+        let is_tiff =
+            [&b"II*\0"[..], b"II+\0", b"MM\0*", b"MM\0+"].iter().any(|it| start.starts_with(it));
+        if self.openslide || (is_one_of(&OPENSLIDE_ONLY) && !is_tiff) {
+            return open_openslide(path, &opening);
+        }
+        if start.get(128..132) == Some(b"DICM") || (is_one_of(&["dcm", "dicom"]) && !is_tiff) {
+            return open_dicom(path, &opening);
+        }
         if is_tiff || is_slide {
-            let cache = usize::try_from(self.memory).unwrap_or(usize::MAX);
-            return Ok(Box::new(tiff::TiffSource::open(path, self.limits, cache)?));
+            return Ok(Box::new(tiff::TiffSource::open(path, &opening)?));
         }
         Ok(Box::new(plain::PlainSource::open(path, self.limits)?))
     }
@@ -377,6 +433,34 @@ impl WsiImporter {
     }
 }
 
+#[cfg(all(feature = "wsi-openslide", unix))]
+fn open_openslide(path: &Path, opening: &Opening) -> Result<Box<dyn RasterSource>> {
+    Ok(Box::new(openslide::OpenSlideSource::open(path, opening)?))
+}
+
+#[cfg(not(all(feature = "wsi-openslide", unix)))]
+fn open_openslide(path: &Path, _: &Opening) -> Result<Box<dyn RasterSource>> {
+    Err(source_error(
+        path,
+        ErrorKind::Unsupported,
+        "is to be read by OpenSlide, which needs the feature `wsi-openslide`",
+    ))
+}
+
+#[cfg(feature = "dicom")]
+fn open_dicom(path: &Path, opening: &Opening) -> Result<Box<dyn RasterSource>> {
+    Ok(Box::new(dicom::DicomSource::open(path, opening)?))
+}
+
+#[cfg(not(feature = "dicom"))]
+fn open_dicom(path: &Path, _: &Opening) -> Result<Box<dyn RasterSource>> {
+    Err(source_error(
+        path,
+        ErrorKind::Unsupported,
+        "is a folder or a DICOM file, which needs the feature `dicom`",
+    ))
+}
+
 fn source_error(path: &Path, kind: ErrorKind, reason: impl Into<String>) -> AdapterError {
     AdapterError::Source { path: path.to_owned(), row: None, kind, reason: short(&reason.into()) }
 }
@@ -388,25 +472,8 @@ fn in_order<T: Send, R: Send>(
     progress: &dyn Progress,
     cost: u64,
     work: impl Fn(T) -> Result<R> + Sync,
-    mut emit: impl FnMut(R) -> Result<()>,
+    emit: impl FnMut(R) -> Result<()>,
 ) -> Result<()> {
-    let mut failure = None;
     let bounds = Bounds { workers: options.workers, cost: options.memory };
-    let result = for_each_ordered(
-        items,
-        bounds,
-        progress,
-        |_| cost,
-        |item| Ok(work(item)),
-        |result| {
-            result.and_then(&mut emit).map_err(|error| {
-                failure = Some(error);
-                OpsError::Cancelled
-            })
-        },
-    );
-    match (failure, result) {
-        (Some(error), _) => Err(error),
-        (None, result) => Ok(result?),
-    }
+    parallel::in_order(items, bounds, progress, cost, work, emit)
 }

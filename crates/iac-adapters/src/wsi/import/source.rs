@@ -1,5 +1,6 @@
 //! What slides are imported from.
 
+use iac_codec::Limits;
 use serde_json::{Map, Value, json};
 
 use crate::error::Result;
@@ -13,6 +14,46 @@ pub(crate) struct Rect {
     pub(crate) y: u64,
     pub(crate) width: u64,
     pub(crate) height: u64,
+}
+
+impl Rect {
+    /// What two rectangles share.
+    pub(crate) fn shared(self, other: Self) -> Option<Self> {
+        let (x, y) = (self.x.max(other.x), self.y.max(other.y));
+        let end = |start: u64, length: u64| start.saturating_add(length);
+        let right = end(self.x, self.width).min(end(other.x, other.width));
+        let bottom = end(self.y, self.height).min(end(other.y, other.height));
+        let (width, height) = (right.checked_sub(x)?, bottom.checked_sub(y)?);
+        (width > 0 && height > 0).then_some(Self { x, y, width, height })
+    }
+}
+
+/// How sources are opened.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Opening {
+    pub(crate) limits: Limits,
+    /// Bytes of decoded tiles that are kept because several reads need them.
+    pub(crate) cache: usize,
+    /// Which optical path, where there are several.
+    pub(crate) optical_path: Option<String>,
+    /// Which focal plane, where there are several; they count from 1.
+    pub(crate) focal_plane: Option<u32>,
+}
+
+impl Opening {
+    /// The plane that was chosen of so many, counted from 0; what is wrong otherwise.
+    pub(crate) fn plane_of(&self, planes: usize) -> std::result::Result<usize, String> {
+        let chosen = self.focal_plane.and_then(|number| usize::try_from(number).ok());
+        match chosen {
+            None if planes <= 1 => Ok(0),
+            None => Err(format!("has {planes} focal planes: choose one")),
+            Some(number) if (1..=planes.max(1)).contains(&number) => Ok(number.saturating_sub(1)),
+            Some(number) => Err(format!(
+                "the focal plane {number} was chosen, but those from 1 to {} are there",
+                planes.max(1)
+            )),
+        }
+    }
 }
 
 /// Micrometres per pixel that a source states.
@@ -37,6 +78,19 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
+    /// Where nothing is known but the size of the source.
+    pub(crate) const fn unknown(source_bytes: u64) -> Self {
+        Self {
+            codec: String::new(),
+            tiff_compression: None,
+            lossy: None,
+            quality: None,
+            native_bytes: None,
+            source_bytes,
+            tile: None,
+        }
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "codec": self.codec,

@@ -6,6 +6,8 @@ mod measure;
 mod notes;
 #[cfg(feature = "dicom")]
 mod scans;
+#[cfg(feature = "wsi-import")]
+mod slide;
 #[cfg(all(feature = "tiles", feature = "features"))]
 mod tiles;
 
@@ -54,8 +56,9 @@ With --json, one object: {\"files\",\"source_bytes\",\"pack_bytes\",\"pack_secon
 \"verify_seconds\",\"compared\",\"rates\":{WAY:{\"records_per_second\",\"bytes_per_second\"}},
 \"notes\":{\"patients\",\"documents\",\"file_bytes\",\"reads_per_second\"},
 \"tiles\":{\"tiles\",\"slides\",\"file_bytes\",\"sheet_bytes\",\"reads_per_second\"} or {\"skipped\"},
-\"features\":{\"rows\",\"dim\",\"dtype\",\"file_bytes\",\"reads_per_second\"},\"pack\"} (\"pack\" only
-with --dir).")]
+\"features\":{\"rows\",\"dim\",\"dtype\",\"file_bytes\",\"reads_per_second\"},
+\"slide\":{\"width\",\"height\",\"source_bytes\",\"file_bytes\",\"stored_tiles\",\"background_tiles\",
+\"region_seconds\",\"thumbnail_seconds\"},\"pack\"} (\"pack\" only with --dir).")]
 pub(crate) struct DemoArgs {
     /// Keep what is made in this folder
     #[arg(long, value_name = "DIR")]
@@ -76,6 +79,8 @@ struct Done {
     tiles: tiles::Tiles,
     #[cfg(feature = "dicom")]
     scans: scans::Scans,
+    #[cfg(feature = "wsi-import")]
+    slide: slide::Slide,
 }
 
 pub(crate) fn run(arguments: &DemoArgs, common: &Common) -> Result<ExitCode> {
@@ -128,6 +133,8 @@ fn check_free(dir: &Path) -> Result<()> {
     ];
     #[cfg(all(feature = "tiles", feature = "features"))]
     let names = names.into_iter().chain(tiles::NAMES);
+    #[cfg(feature = "wsi-import")]
+    let names = names.into_iter().chain(slide::NAMES);
     for name in names {
         let path = dir.join(name);
         if path.symlink_metadata().is_ok() {
@@ -210,6 +217,8 @@ fn work(home: &Path, common: &Common) -> Result<Done> {
         tiles: tiles::pack_tiles(home, common)?,
         #[cfg(feature = "dicom")]
         scans: scans::pack_scans(SCANS.map(|name| home.join(name)), common)?,
+        #[cfg(feature = "wsi-import")]
+        slide: slide::pack_slide(slide::NAMES.map(|name| home.join(name)), common)?,
     })
 }
 
@@ -280,6 +289,10 @@ fn document(done: &Done, kept: Option<&Path>) -> Value {
     if let Some(members) = document.as_object_mut() {
         members.insert("scans".into(), done.scans.document());
     }
+    #[cfg(feature = "wsi-import")]
+    if let Some(members) = document.as_object_mut() {
+        members.insert("slide".into(), done.slide.document());
+    }
     if let (Some(dir), Some(members)) = (kept, document.as_object_mut()) {
         members.insert("pack".into(), shown(&dir.join(PACK)).into());
     }
@@ -327,6 +340,8 @@ fn page(done: &Done, kept: Option<&Path>, out: &mut Out) -> Result<()> {
     }
     #[cfg(feature = "dicom")]
     out.line(&done.scans.line())?;
+    #[cfg(feature = "wsi-import")]
+    out.line(&done.slide.line())?;
     out.line("")?;
     let title = out.bold(&format!(
         "{:<36}{:>14}{:>12}",

@@ -27,6 +27,27 @@ pub(crate) struct TiffFile {
     pages: Vec<Vec<Entry>>,
 }
 
+/// How directories and their entries are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Classic,
+    Big,
+    /// Classic with offsets of 64 bits: those of directories where they stand, the upper halves of
+    /// values in a list behind each directory. Hamamatsu's files of 4 GiB and more are such.
+    Ndpi,
+}
+
+impl Form {
+    /// Bytes of the count of entries, of an entry, and of the offset of the next directory.
+    const fn sizes(self) -> (u64, u64, u64) {
+        match self {
+            Self::Classic => (2, 12, 4),
+            Self::Big => (8, 20, 8),
+            Self::Ndpi => (2, 12, 8),
+        }
+    }
+}
+
 /// A tag of a directory.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -35,6 +56,8 @@ struct Entry {
     count: u64,
     /// Where the values are.
     at: u64,
+    /// The upper half of a single integer that stands in the entry.
+    upper: u32,
 }
 
 /// A value of a tag.
@@ -85,8 +108,15 @@ impl TiffFile {
         };
         let order = file.order();
         let version = start.get(2..).and_then(|bytes| order.u16(bytes));
-        let (big, first) = match version {
-            Some(42) => (false, start.get(4..).and_then(|bytes| order.u32(bytes)).map(u64::from)),
+        let (form, first) = match version {
+            Some(42) => {
+                if let Some(first) = file.ndpi_start(&start) {
+                    (Form::Ndpi, Some(first))
+                } else {
+                    let first = start.get(4..).and_then(|bytes| order.u32(bytes));
+                    (Form::Classic, first.map(u64::from))
+                }
+            }
             Some(43) => {
                 let sizes = start.get(4..).and_then(|bytes| order.u32(bytes));
                 let size = start.get(4..).and_then(|bytes| order.u16(bytes));
@@ -96,7 +126,7 @@ impl TiffFile {
                         size.unwrap_or_default()
                     )));
                 }
-                (true, start.get(8..).and_then(|bytes| order.u64(bytes)))
+                (Form::Big, start.get(8..).and_then(|bytes| order.u64(bytes)))
             }
             _ => {
                 return Err(file.decode(format!(
@@ -116,7 +146,7 @@ impl TiffFile {
             if file.pages.len() >= MAX_PAGES {
                 return Err(file.limit(format!("has more than {MAX_PAGES} directories")));
             }
-            next = file.directory(next, big)?;
+            next = file.directory(next, form)?;
         }
         if file.pages.is_empty() {
             return Err(file.decode("has no directory".to_owned()));
@@ -124,13 +154,30 @@ impl TiffFile {
         Ok(file)
     }
 
+    /// Where the first directory is by an offset of 64 bits, if the file is too large for others and
+    /// one of Hamamatsu's.
+    fn ndpi_start(&self, start: &[u8]) -> Option<u64> {
+        if self.source.size() <= u64::from(u32::MAX) {
+            return None;
+        }
+        let order = self.order();
+        let first = start.get(4..).and_then(|bytes| order.u64(bytes))?;
+        let (count_bytes, entry_bytes, _) = Form::Ndpi.sizes();
+        let count = order.u16(&self.bytes(first, count_bytes, "").ok()?)?;
+        let table = first.checked_add(count_bytes)?;
+        let table = self.bytes(table, u64::from(count).checked_mul(entry_bytes)?, "").ok()?;
+        let is_theirs = |row: &[u8]| order.u16(row) == Some(tags::NDPI_VERSION);
+        table.chunks_exact(12).any(is_theirs).then_some(first)
+    }
+
     /// Reads a directory and tells where the next one is.
-    fn directory(&mut self, at: u64, big: bool) -> Result<u64> {
+    fn directory(&mut self, at: u64, form: Form) -> Result<u64> {
         let page = self.pages.len();
+        let big = form == Form::Big;
         let what = format!("directory {page}");
         let order = self.order();
         let cut = |file: &Self| file.decode(format!("directory {page} is cut off"));
-        let (count_bytes, entry_bytes, next_bytes) = if big { (8, 20, 8) } else { (2, 12, 4) };
+        let (count_bytes, entry_bytes, next_bytes) = form.sizes();
         let count = self.bytes(at, count_bytes, &what)?;
         let count = if big { order.u64(&count) } else { order.u16(&count).map(u64::from) };
         let count = count.ok_or_else(|| cut(self))?;
@@ -142,6 +189,13 @@ impl TiffFile {
         let start = at.checked_add(count_bytes).ok_or_else(|| cut(self))?;
         let length = count.saturating_mul(entry_bytes);
         let table = self.bytes(start, length, &what)?;
+        let end = start.saturating_add(length);
+        let uppers = if form == Form::Ndpi {
+            self.bytes(end.saturating_add(next_bytes), count.saturating_mul(4), &what)?
+        } else {
+            Vec::new()
+        };
+        let mut uppers = uppers.chunks_exact(4);
         let mut entries = Vec::new();
         for (number, row) in (0_u64..).zip(table.chunks_exact(if big { 20 } else { 12 })) {
             let (Some(tag), Some(kind)) =
@@ -158,27 +212,32 @@ impl TiffFile {
             };
             let (Some(count), Some(value)) = (count, value) else { return Err(cut(self)) };
             let kind = Type::from_number(kind);
+            let upper = uppers.next().and_then(|bytes| order.u32(bytes)).unwrap_or(0);
             let bytes = kind.map_or(0, |kind| kind.bytes().saturating_mul(count));
-            let inline = bytes <= if big { 8 } else { 4 };
+            let value_bytes = if big { 8 } else { 4 };
+            // Texts never stand in entries of these files.
+            let outside = form == Form::Ndpi && kind == Some(Type::Ascii);
             let row_at = start.saturating_add(number.saturating_mul(entry_bytes));
-            let at = if inline {
-                row_at.saturating_add(entry_bytes.saturating_sub(next_bytes))
+            let (at, upper) = if bytes <= value_bytes && !outside {
+                (row_at.saturating_add(entry_bytes.saturating_sub(value_bytes)), upper)
             } else {
-                value
+                (value | u64::from(upper).wrapping_shl(32), 0)
             };
             // The first of several entries of one tag counts, as other readers have it.
             if entries.iter().all(|entry: &Entry| entry.tag != tag) {
-                entries.push(Entry { tag, kind, count, at });
+                entries.push(Entry { tag, kind, count, at, upper });
             }
         }
         self.pages.push(entries);
-        let end = start.saturating_add(length);
         // Some writers end a file with the last directory's tags.
         if end >= self.source.size() {
             return Ok(0);
         }
         let next = self.bytes(end, next_bytes, &what)?;
-        let next = if big { order.u64(&next) } else { order.u32(&next).map(u64::from) };
+        let next = match form {
+            Form::Classic => order.u32(&next).map(u64::from),
+            Form::Big | Form::Ndpi => order.u64(&next),
+        };
         next.ok_or_else(|| cut(self))
     }
 
@@ -240,7 +299,13 @@ impl TiffFile {
             )));
         }
         let bytes = self.bytes(entry.at, length, &what())?;
-        Ok(Some(self.parse(kind, &bytes)))
+        let mut values = self.parse(kind, &bytes);
+        if let (Values::Integers(integers), 1, true) = (&mut values, entry.count, entry.upper > 0) {
+            for integer in integers {
+                *integer |= u64::from(entry.upper).wrapping_shl(32);
+            }
+        }
+        Ok(Some(values))
     }
 
     fn parse(&self, kind: Type, bytes: &[u8]) -> Values {

@@ -1,17 +1,21 @@
 //! Slides in TIFF and BigTIFF files: those of several makers, and generic ones, in tiles or strips.
 //!
-//! The raster is the first page; pages that are smaller versions of it are passed over, further ones
-//! become associated images. Formats whose first page is not the raster, or whose tiles overlap, are
-//! refused by name.
+//! The raster is a page, or several that lie side by side; pages that are smaller versions of it are
+//! passed over, further ones become associated images. Files whose tiles overlap are refused.
 
 mod aperio;
+mod area;
 mod chunk;
 pub(crate) mod file;
 mod joined;
+#[cfg(test)]
+mod large;
+mod leica;
 mod ndpi;
 mod page;
 pub(crate) mod tags;
 mod vendor;
+mod ventana;
 
 use std::path::Path;
 
@@ -20,14 +24,17 @@ use iac_codec::Limits;
 use iac_reader::{ByteSource, PositionalFile};
 use serde_json::{Map, Value};
 
+use super::grid::{ChunkGrid, copy, white};
 use super::source::{
-    AssociatedSource, Description, NativeKind, NativeTiles, RasterSource, Rect, StatedMpp, Storage,
+    AssociatedSource, Description, NativeKind, NativeTiles, Opening, RasterSource, Rect, StatedMpp,
+    Storage,
 };
 use crate::error::{AdapterError, Result};
 use crate::wsi::cache::Cache;
 use crate::wsi::codec_params::TileColors;
 use crate::wsi::schema::Mpp;
 use crate::wsi::tile::own_colors;
+use area::Area;
 use chunk::{ChunkDecoder, failed, passed_on, place};
 use file::TiffFile;
 use page::{Outline, Page};
@@ -42,9 +49,8 @@ const MAX_PACK_TABLES: usize = 16_384;
 /// A slide in a TIFF file.
 pub(crate) struct TiffSource {
     file: TiffFile,
-    page: Page,
-    decoder: ChunkDecoder,
-    cache: Cache<(u64, u64)>,
+    parts: Vec<Part>,
+    cache: Cache<(usize, u64, u64)>,
     description: Description,
     native: Option<NativeTiles>,
     associated: Vec<AssociatedSource>,
@@ -52,56 +58,75 @@ pub(crate) struct TiffSource {
     limits: Limits,
 }
 
+/// A page that is a part of the raster, or all of it.
+struct Part {
+    page: Page,
+    decoder: ChunkDecoder,
+    /// Where its upper left corner lies.
+    x: u64,
+    y: u64,
+}
+
+impl Part {
+    const fn rect(&self) -> Rect {
+        Rect { x: self.x, y: self.y, width: self.page.width, height: self.page.height }
+    }
+}
+
 impl TiffSource {
-    /// Opens a file. Decoded tiles that several reads need are kept within `cache` bytes.
-    pub(crate) fn open(path: &Path, limits: Limits, cache: usize) -> Result<Self> {
+    /// Opens a file.
+    pub(crate) fn open(path: &Path, opening: &Opening) -> Result<Self> {
         let source =
             PositionalFile::open(path).map_err(AdapterError::io(path, "cannot open the slide"))?;
-        Self::read_from(path, Box::new(source), limits, cache)
+        Self::read_from(path, Box::new(source), opening)
     }
 
     pub(crate) fn read_from(
         path: &Path,
         source: Box<dyn ByteSource>,
-        limits: Limits,
-        cache: usize,
+        opening: &Opening,
     ) -> Result<Self> {
         let file = TiffFile::read(path, source)?;
         let suffix = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
         let suffix = suffix.to_ascii_lowercase();
         let text = file.text(0, tags::IMAGE_DESCRIPTION)?.unwrap_or_default();
-        let vendor = Vendor::of(&file, &suffix, &text)?;
-        let page = Page::read(&file, 0)?;
-        let is_known = matches!(suffix.as_str(), "svs" | "tif" | "tiff" | "ndpi");
-        let resolution = Resolution::read(&file)?;
-        let storage = storage(&file, &page, &vendor);
+        let vendor = Vendor::of(&file, &suffix, &text, opening)?;
+        let parts = read_parts(&file, &vendor.areas(), opening.limits)?;
+        let Some(Part { page, .. }) = parts.first() else {
+            return Err(file.decode("has no raster".to_owned()));
+        };
+        let is_known =
+            matches!(suffix.as_str(), "svs" | "tif" | "tiff" | "ndpi" | "scn" | "bif" | "qptiff");
+        let resolution = Resolution::read(&file, page.number)?;
+        let storage = storage(&file, &parts, &vendor);
         let from_tags = || resolution.mpp().map(|mpp| (mpp, "XResolution and YResolution"));
         let mpp = vendor.mpp(&text).or_else(from_tags);
         let mpp = mpp.map(|(mpp, place)| StatedMpp { mpp, place });
-        let native = native_tiles(&page)?;
+        // Tiles of several pages do not lie on one grid.
+        let native = if parts.len() == 1 { native_tiles(page)? } else { None };
+        let end = |of: fn(&Part) -> u64| parts.iter().map(of).max().unwrap_or(0);
         let description = Description {
-            width: page.width,
-            height: page.height,
+            width: end(|part| part.x.saturating_add(part.page.width)),
+            height: end(|part| part.y.saturating_add(part.page.height)),
             orientation: page.orientation,
             mpp: mpp.clone(),
             backend: "TiffSlide",
             format: if is_known { suffix } else { "tiff".to_owned() },
-            mode: mode(&page),
+            mode: mode(page),
             storage,
-            info: info(&page, &text, &vendor, &resolution, mpp.as_ref()),
+            info: info(page, &text, &vendor, &resolution, mpp.as_ref()),
             icc: page.icc.clone(),
             keeps_associated: true,
         };
         let mut opened = Self {
-            decoder: ChunkDecoder::new(&page, limits),
             file,
-            page,
-            cache: Cache::new(cache),
+            parts,
+            cache: Cache::new(opening.cache),
             description,
             native,
             associated: Vec::new(),
             associated_pages: Vec::new(),
-            limits,
+            limits: opening.limits,
         };
         opened.find_associated(&vendor)?;
         Ok(opened)
@@ -109,12 +134,13 @@ impl TiffSource {
 
     /// Finds the pages that are neither the raster nor a smaller version of it.
     fn find_associated(&mut self, vendor: &Vendor) -> Result<()> {
-        let first = Outline::read(&self.file, 0)?;
-        for number in 1..self.file.pages() {
+        let raster: Vec<usize> = self.parts.iter().map(|part| part.page.number).collect();
+        let first = Outline::read(&self.file, raster.first().copied().unwrap_or(0))?;
+        for number in (0..self.file.pages()).filter(|number| !raster.contains(number)) {
             let outline = Outline::read(&self.file, number)?;
             let text = self.file.text(number, tags::IMAGE_DESCRIPTION)?.unwrap_or_default();
             let lens = ndpi::lens(&self.file, number)?;
-            if vendor.is_level(&first, &outline, &text, lens) {
+            if vendor.is_level(&first, (number, &outline), &text, lens) {
                 continue;
             }
             let page = Page::read(&self.file, number)?;
@@ -122,8 +148,8 @@ impl TiffSource {
             let sides = (u32::try_from(page.width), u32::try_from(page.height));
             let (true, (Ok(width), Ok(height))) = (pixels <= MAX_ASSOCIATED, sides) else {
                 return Err(self.file.unsupported(format!(
-                    "page {number} has {} x {} pixels: it is neither a smaller version of page 0 \
-                     nor an associated image",
+                    "page {number} has {} x {} pixels: it is neither a smaller version of the \
+                     raster nor an associated image",
                     page.width, page.height
                 )));
             };
@@ -149,14 +175,44 @@ impl TiffSource {
         Ok(())
     }
 
-    /// A decoded chunk; nothing where the file has none.
-    fn chunk(&self, x: u64, y: u64, keep: bool) -> Result<Option<Bytes>> {
-        let pixels = self.cache.get_or_make((x, y), keep, || {
-            let chunk = self.decoder.decode(&self.file, &self.page, x, y)?;
+    /// A decoded chunk of a part; nothing where the file has none.
+    fn chunk(&self, (number, part): (usize, &Part), x: u64, y: u64, keep: bool) -> Result<Option<Bytes>> {
+        let pixels = self.cache.get_or_make((number, x, y), keep, || {
+            let chunk = part.decoder.decode(&self.file, &part.page, x, y)?;
             Ok::<_, AdapterError>(chunk.map(|chunk| Bytes::from(chunk.pixels)).unwrap_or_default())
         })?;
         Ok(if pixels.is_empty() { None } else { Some(pixels) })
     }
+
+    /// The page of tiles that can be passed through: the only one.
+    fn whole(&self) -> Result<&Part> {
+        self.parts.first().ok_or_else(|| self.file.decode("has no raster".to_owned()))
+    }
+}
+
+/// Reads the pages of a raster, which must fit together.
+fn read_parts(file: &TiffFile, areas: &[Area], limits: Limits) -> Result<Vec<Part>> {
+    let mut parts: Vec<Part> = Vec::new();
+    for area in areas {
+        let number = area.page;
+        let page = Page::read(file, number)?;
+        let (stated, found) = ((area.width, area.height), (page.width, page.height));
+        if stated != (0, 0) && stated != found {
+            return Err(file.decode(format!(
+                "page {number} has {} x {} pixels, but the description says {} x {}",
+                found.0, found.1, stated.0, stated.1
+            )));
+        }
+        if areas.len() > 1 && page.orientation != 1 {
+            return Err(file.unsupported(format!(
+                "page {number} is a part of the slide and has the orientation {}",
+                page.orientation
+            )));
+        }
+        let decoder = ChunkDecoder::new(&page, limits);
+        parts.push(Part { page, decoder, x: area.x, y: area.y });
+    }
+    Ok(parts)
 }
 
 impl RasterSource for TiffSource {
@@ -165,48 +221,27 @@ impl RasterSource for TiffSource {
     }
 
     fn read(&self, rect: Rect) -> Result<Vec<u8>> {
-        let (chunk_width, chunk_height) = self.page.layout.chunk;
         let mut out = white(rect.width, rect.height)
             .ok_or_else(|| self.file.limit("a region is larger than the memory".to_owned()))?;
-        let (right, bottom) =
-            (rect.x.saturating_add(rect.width), rect.y.saturating_add(rect.height));
-        let last = |end: u64, side: u64| end.div_ceil(side.max(1));
-        let first = |start: u64, side: u64| start.checked_div(side).unwrap_or(0);
-        for row in first(rect.y, chunk_height)..last(bottom, chunk_height) {
-            for column in first(rect.x, chunk_width)..last(right, chunk_width) {
-                let (left, top) =
-                    (column.saturating_mul(chunk_width), row.saturating_mul(chunk_height));
-                let (end_x, end_y) =
-                    (left.saturating_add(chunk_width), top.saturating_add(chunk_height));
-                let inside = left >= rect.x
-                    && top >= rect.y
-                    && end_x.min(self.page.width) <= right
-                    && end_y.min(self.page.height) <= bottom;
-                let Some(pixels) = self.chunk(column, row, !inside)? else { continue };
-                let part = Rect {
-                    x: left.max(rect.x),
-                    y: top.max(rect.y),
-                    width: end_x.min(right).saturating_sub(left.max(rect.x)),
-                    height: end_y.min(bottom).saturating_sub(top.max(rect.y)),
-                };
-                let from = (part.x.saturating_sub(left), part.y.saturating_sub(top));
-                let to = (part.x.saturating_sub(rect.x), part.y.saturating_sub(rect.y));
-                copy(
-                    &pixels,
-                    chunk_width,
-                    from,
-                    &mut out,
-                    rect.width,
-                    to,
-                    (part.width, part.height),
-                )
-                .ok_or_else(|| {
-                    self.file.decode(format!(
-                        "{} has fewer pixels than its size says",
-                        place(&self.page, column, row)
-                    ))
-                })?;
-            }
+        for (number, part) in self.parts.iter().enumerate() {
+            let Some(shared) = rect.shared(part.rect()) else { continue };
+            let at = (shared.x.saturating_sub(rect.x), shared.y.saturating_sub(rect.y));
+            let own = Rect {
+                x: shared.x.saturating_sub(part.x),
+                y: shared.y.saturating_sub(part.y),
+                ..shared
+            };
+            let grid = ChunkGrid {
+                chunk: part.page.layout.chunk,
+                size: (part.page.width, part.page.height),
+            };
+            let get = |x, y, keep| self.chunk((number, part), x, y, keep);
+            grid.copy(own, (&mut out, rect.width, at), get)?.map_err(|(x, y)| {
+                self.file.decode(format!(
+                    "{} has fewer pixels than its size says",
+                    place(&part.page, x, y)
+                ))
+            })?;
         }
         Ok(out)
     }
@@ -216,15 +251,16 @@ impl RasterSource for TiffSource {
     }
 
     fn native_tile(&self, x: u32, y: u32) -> Result<Option<Vec<u8>>> {
-        let what = place(&self.page, x.into(), y.into());
-        let layout = &self.page.layout;
+        let Part { page, decoder, .. } = self.whole()?;
+        let what = place(page, x.into(), y.into());
+        let layout = &page.layout;
         let most = u64::from(u32::MAX);
         let Some(bytes) = layout.bytes(&self.file, &what, (x.into(), y.into(), 0), most)? else {
             return Ok(None);
         };
-        let payload = passed_on(&self.page, bytes);
+        let payload = passed_on(page, bytes);
         let fail = |source| failed(self.file.path(), &what, source);
-        if let Some(codec) = self.decoder.codec().map_err(fail)? {
+        if let Some(codec) = decoder.codec().map_err(fail)? {
             let found = codec.image_info(&payload).map_err(fail)?;
             let shape = found.shape;
             let size = (u64::from(shape.width()), u64::from(shape.height()));
@@ -239,9 +275,9 @@ impl RasterSource for TiffSource {
     }
 
     fn small_tile(&self, (x, y): (u32, u32), payload: &[u8]) -> Result<Option<Vec<u8>>> {
-        let fail =
-            |source| failed(self.file.path(), &place(&self.page, x.into(), y.into()), source);
-        self.decoder.eighth(&self.page, payload).map_err(fail)
+        let Part { page, decoder, .. } = self.whole()?;
+        let fail = |source| failed(self.file.path(), &place(page, x.into(), y.into()), source);
+        decoder.eighth(page, payload).map_err(fail)
     }
 
     fn associated(&self) -> &[AssociatedSource] {
@@ -284,48 +320,17 @@ impl RasterSource for TiffSource {
     }
 
     fn missing(&self) -> u64 {
-        let layout = &self.page.layout;
         let mut missing = 0_u64;
-        for y in 0..layout.grid.1 {
-            for x in 0..layout.grid.0 {
-                missing = missing.saturating_add(u64::from(!layout.has(x, y)));
+        for part in &self.parts {
+            let layout = &part.page.layout;
+            for y in 0..layout.grid.1 {
+                for x in 0..layout.grid.0 {
+                    missing = missing.saturating_add(u64::from(!layout.has(x, y)));
+                }
             }
         }
         missing
     }
-}
-
-/// A white image.
-fn white(width: u64, height: u64) -> Option<Vec<u8>> {
-    let bytes = usize::try_from(width.checked_mul(height)?.checked_mul(3)?).ok()?;
-    let mut pixels = Vec::new();
-    pixels.try_reserve_exact(bytes).ok()?;
-    pixels.resize(bytes, 255);
-    Some(pixels)
-}
-
-/// Copies a rectangle of RGB pixels between images of given row lengths; nothing where it does not
-/// lie in both.
-fn copy(
-    from: &[u8],
-    from_width: u64,
-    from_at: (u64, u64),
-    to: &mut [u8],
-    to_width: u64,
-    to_at: (u64, u64),
-    size: (u64, u64),
-) -> Option<()> {
-    let start = |width: u64, (x, y): (u64, u64), row: u64| -> Option<usize> {
-        let pixel = y.checked_add(row)?.checked_mul(width)?.checked_add(x)?;
-        usize::try_from(pixel.checked_mul(3)?).ok()
-    };
-    let length = usize::try_from(size.0.checked_mul(3)?).ok()?;
-    for row in 0..size.1 {
-        let (source, target) = (start(from_width, from_at, row)?, start(to_width, to_at, row)?);
-        let source = from.get(source..source.checked_add(length)?)?;
-        to.get_mut(target..target.checked_add(length)?)?.copy_from_slice(source);
-    }
-    Some(())
 }
 
 /// Resolution tags.
@@ -336,11 +341,11 @@ struct Resolution {
 }
 
 impl Resolution {
-    fn read(file: &TiffFile) -> Result<Self> {
+    fn read(file: &TiffFile, page: usize) -> Result<Self> {
         Ok(Self {
-            x: file.number(0, tags::X_RESOLUTION)?.filter(|it| it.is_finite()),
-            y: file.number(0, tags::Y_RESOLUTION)?.filter(|it| it.is_finite()),
-            unit: file.integer(0, tags::RESOLUTION_UNIT)?,
+            x: file.number(page, tags::X_RESOLUTION)?.filter(|it| it.is_finite()),
+            y: file.number(page, tags::Y_RESOLUTION)?.filter(|it| it.is_finite()),
+            unit: file.integer(page, tags::RESOLUTION_UNIT)?,
         })
     }
 
@@ -380,8 +385,12 @@ fn mode(page: &Page) -> String {
     .to_owned()
 }
 
-fn storage(file: &TiffFile, page: &Page, vendor: &Vendor) -> Storage {
-    let layout = &page.layout;
+fn storage(file: &TiffFile, parts: &[Part], vendor: &Vendor) -> Storage {
+    let bytes = parts.iter().map(|part| part.page.layout.stored_bytes());
+    let bytes = bytes.fold(0_u64, u64::saturating_add);
+    let Some(Part { page: Page { layout, .. }, .. }) = parts.first() else {
+        return Storage::unknown(file.size());
+    };
     let name = tags::compression_name(layout.compression_number);
     let stated = vendor.codec();
     let lossy = match layout.compression {
@@ -394,7 +403,7 @@ fn storage(file: &TiffFile, page: &Page, vendor: &Vendor) -> Storage {
         tiff_compression: Some(name),
         lossy: if stated.is_some() { Some(true) } else { lossy },
         quality: stated.and_then(|(_, quality)| quality),
-        native_bytes: Some(layout.stored_bytes()),
+        native_bytes: Some(bytes),
         source_bytes: file.size(),
         tile: layout.tiled.then_some(layout.chunk),
     }

@@ -9,6 +9,8 @@ use crate::error::Result;
 
 /// Where restart intervals begin, counted from the strip's start.
 const STARTS: u16 = 65426;
+/// The upper halves of these, where 32 bits are too few.
+const STARTS_UPPER: u16 = 65432;
 /// Rows of pixels that tiles have, about.
 const TILE_ROWS: u64 = 512;
 /// Bytes of the stream's header that are believed.
@@ -43,8 +45,20 @@ impl Ndpi {
         size: (u64, u64),
         strip: (u64, u64),
     ) -> Result<Option<Self>> {
-        let Some(list) = file.integers(page, STARTS)? else { return Ok(None) };
+        let Some(mut list) = file.integers(page, STARTS)? else { return Ok(None) };
         let wrong = |reason: String| file.wrong(page, STARTS, reason);
+        if let Some(upper) = file.integers(page, STARTS_UPPER)? {
+            if upper.len() != list.len() {
+                return Err(wrong(format!(
+                    "has {} values, and their upper halves are {}",
+                    list.len(),
+                    upper.len()
+                )));
+            }
+            for (start, upper) in list.iter_mut().zip(upper) {
+                *start |= upper.wrapping_shl(32);
+            }
+        }
         let (at, length) = strip;
         let first = list.first().copied().unwrap_or(0);
         if first == 0 || first > MAX_HEADER.min(length) {

@@ -4,23 +4,27 @@
 use serde_json::{Map, Value};
 
 use super::aperio::Aperio;
-use super::file::{TiffFile, Values};
+use super::area::Area;
+use super::file::TiffFile;
+use super::leica::Leica;
 use super::page::Outline;
 use super::tags;
+use super::ventana::{self, Ventana};
 use crate::error::Result;
+use crate::wsi::import::source::Opening;
 use crate::wsi::schema::Mpp;
-
-/// The tag of XMP data.
-const XMP: u16 = 700;
 
 /// Whose file it is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Vendor {
     Aperio(Aperio),
-    /// The magnification of the first page.
+    /// The magnification of the raster, and the page that shows it.
     Hamamatsu {
         lens: Option<f64>,
+        page: usize,
     },
+    Leica(Leica),
+    Ventana(Ventana),
     /// XML with a DICOM-like list of attributes.
     Philips,
     /// `PerkinElmer` and Akoya.
@@ -33,17 +37,22 @@ pub(super) enum Vendor {
 }
 
 impl Vendor {
-    /// Tells whose file it is, and refuses those whose first page is not all of the raster.
-    pub(super) fn of(file: &TiffFile, suffix: &str, text: &str) -> Result<Self> {
-        let refused = if suffix == "scn" || text.contains("www.leica-microsystems.com/scn") {
-            Some("Leica SCN")
-        } else if suffix == "bif" || has_iscan(file) {
-            Some("Ventana BIF")
-        } else {
-            None
-        };
-        if let Some(format) = refused {
-            return Err(file.unsupported(format!("is a {format} file, which is not read")));
+    /// Tells whose file it is, and refuses those that hold more than one slide can be.
+    pub(super) fn of(
+        file: &TiffFile,
+        suffix: &str,
+        text: &str,
+        opening: &Opening,
+    ) -> Result<Self> {
+        let is_leica = text.contains("www.leica-microsystems.com/scn");
+        if suffix == "scn" || is_leica {
+            if !is_leica {
+                return Err(file.decode("has no description of a scan by Leica".to_owned()));
+            }
+            return Ok(Self::Leica(Leica::parse(file, text, opening)?));
+        }
+        if let Some(ventana) = Ventana::parse(file, suffix)? {
+            return Ok(Self::Ventana(ventana));
         }
         let samples = file.integer(0, tags::SAMPLES_PER_PIXEL)?.unwrap_or(1);
         // Grey pages of these are channels of fluorescence, of which one is not the slide.
@@ -57,15 +66,8 @@ impl Vendor {
             )))
         };
         if suffix == "ndpi" || file.integer(0, tags::NDPI_VERSION)?.is_some() {
-            // Larger files have offsets of 64 bits in a form of their own.
-            if file.size() > u64::from(u32::MAX) {
-                return Err(file.unsupported(format!(
-                    "is an NDPI file of {} bytes, but only those below 4 GiB are read",
-                    file.size()
-                )));
-            }
             color("an NDPI")?;
-            return Ok(Self::Hamamatsu { lens: super::ndpi::lens(file, 0)? });
+            return Self::hamamatsu(file, opening);
         }
         if let Some(aperio) = Aperio::parse(text) {
             return Ok(Self::Aperio(aperio));
@@ -87,11 +89,43 @@ impl Vendor {
         Ok(Self::Generic)
     }
 
+    /// Pages of the size and magnification of the first one are its focal planes.
+    fn hamamatsu(file: &TiffFile, opening: &Opening) -> Result<Self> {
+        let lens = super::ndpi::lens(file, 0)?;
+        let first = Outline::read(file, 0)?;
+        let mut planes = vec![0];
+        for page in 1..file.pages() {
+            let same = super::ndpi::lens(file, page)? == lens && lens.is_some();
+            if same && {
+                let outline = Outline::read(file, page)?;
+                (outline.width, outline.height) == (first.width, first.height)
+            } {
+                planes.push(page);
+            }
+        }
+        let plane = opening
+            .plane_of(planes.len())
+            .map_err(|reason| file.error(iac_format::ErrorKind::Usage, reason))?;
+        Ok(Self::Hamamatsu { lens, page: planes.get(plane).copied().unwrap_or(0) })
+    }
+
+    /// The pages that make up the raster, at least one.
+    pub(super) fn areas(&self) -> Vec<Area> {
+        match self {
+            Self::Leica(leica) => leica.areas.clone(),
+            Self::Ventana(ventana) => vec![Area::all(ventana.page)],
+            Self::Hamamatsu { page, .. } => vec![Area::all(*page)],
+            _ => vec![Area::all(0)],
+        }
+    }
+
     /// The name under which the reference knows the vendor.
     pub(super) const fn name(&self) -> Option<&'static str> {
         match self {
             Self::Aperio(_) => Some("aperio"),
             Self::Hamamatsu { .. } => Some("hamamatsu"),
+            Self::Leica(_) => Some("leica"),
+            Self::Ventana(_) => Some("ventana"),
             Self::Philips => Some("philips"),
             Self::Qptiff => Some("perkinelmer"),
             Self::Ome { .. } | Self::Generic => None,
@@ -102,6 +136,8 @@ impl Vendor {
     pub(super) fn mpp(&self, text: &str) -> Option<(Mpp, &'static str)> {
         match self {
             Self::Aperio(aperio) => Some((Mpp::both(aperio.mpp()?), "aperio.MPP")),
+            Self::Leica(leica) => Some((leica.mpp, "the size of the scanned area")),
+            Self::Ventana(ventana) => Some((Mpp::both(ventana.mpp?), "ScanRes")),
             Self::Philips => {
                 // Rows first, in millimetres.
                 let value = text.split("DICOM_PIXEL_SPACING").nth(1)?.split('>').nth(1)?;
@@ -134,16 +170,18 @@ impl Vendor {
         .filter(|(mpp, _)| mpp.is_valid())
     }
 
-    /// Whether a page is a smaller version of the first one.
+    /// Whether a page is a smaller version of the raster, or another focal plane of it.
     pub(super) fn is_level(
         &self,
         first: &Outline,
-        page: &Outline,
+        (number, page): (usize, &Outline),
         text: &str,
         lens: Option<f64>,
     ) -> bool {
         match self {
             Self::Hamamatsu { .. } => lens.is_some_and(|lens| lens > 0.0),
+            Self::Leica(leica) => leica.macro_page != Some(number),
+            Self::Ventana(_) => ventana::level(text).is_some(),
             // Their associated images are in strips, and their levels in tiles.
             Self::Aperio(_) | Self::Philips => page.tiled,
             Self::Qptiff => {
@@ -177,7 +215,9 @@ impl Vendor {
                 "Thumbnail" => Some("thumbnail"),
                 _ => None,
             },
-            Self::Hamamatsu { .. } | Self::Ome { .. } | Self::Generic => None,
+            // The overview shows the label too.
+            Self::Ventana(_) if is_ventana_overview(text) => Some("label"),
+            _ => None,
         }
     }
 
@@ -202,6 +242,13 @@ impl Vendor {
                 9 => Some("macro"),
                 _ => None,
             }),
+            Self::Leica(_) => Some("macro"),
+            Self::Ventana(_) if is_ventana_overview(text) => Some("macro"),
+            Self::Ventana(_) => match text.trim() {
+                "Thumbnail" => Some("thumbnail"),
+                "Probability_Image" => Some("probability_image"),
+                _ => None,
+            },
             Self::Ome { names } => {
                 names.get(number).map(String::as_str).filter(|it| !it.is_empty())
             }
@@ -214,15 +261,23 @@ impl Vendor {
     pub(super) fn power(&self) -> Value {
         match self {
             Self::Aperio(aperio) => aperio.power(),
-            Self::Hamamatsu { lens: Some(lens) } => (*lens).into(),
+            Self::Hamamatsu { lens: Some(lens), .. } => (*lens).into(),
+            Self::Leica(Leica { objective: Some(power), .. })
+            | Self::Ventana(Ventana { magnification: Some(power), .. }) => (*power).into(),
             _ => Value::Null,
         }
     }
 
     /// What the description says, item by item.
     pub(super) fn members(&self, into: &mut Map<String, Value>) {
-        if let Self::Aperio(aperio) = self {
-            aperio.members(into);
+        match self {
+            Self::Aperio(aperio) => aperio.members(into),
+            Self::Leica(leica) => {
+                let device = leica.device.clone().map_or(Value::Null, Value::from);
+                into.insert("leica.device-model".to_owned(), device);
+                into.insert("leica.scanned-areas".to_owned(), leica.areas.len().into());
+            }
+            _ => {}
         }
     }
 
@@ -235,19 +290,13 @@ impl Vendor {
     }
 }
 
-fn has_iscan(file: &TiffFile) -> bool {
-    let is_iscan = |bytes: &[u8]| bytes.windows(6).any(|six| six == b"<iScan");
-    match file.values(0, XMP) {
-        Ok(Some(Values::Bytes(bytes))) => is_iscan(&bytes),
-        Ok(Some(Values::Integers(_))) => {
-            file.binary(0, XMP).is_ok_and(|bytes| bytes.is_some_and(|bytes| is_iscan(&bytes)))
-        }
-        _ => false,
-    }
+/// Whether a page of Ventana's shows the whole slide.
+fn is_ventana_overview(text: &str) -> bool {
+    matches!(text.trim(), "Label Image" | "Label_Image")
 }
 
 /// The value of an attribute of an element whose text begins here.
-fn attribute<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn attribute<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let element = text.split('>').next()?;
     let marked = format!("{name}=\"");
     let (before, after) = element.split_once(&marked)?;
@@ -260,7 +309,7 @@ fn attribute<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// The text of an element.
-fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let after = text.split(&format!("<{name}>")).nth(1)?;
     after.split("</").next().map(str::trim)
 }
@@ -288,13 +337,13 @@ mod tests {
         let first = Outline { width: 1000, height: 800, tiled: true, subfile_type: 0 };
         let page = Outline { width: 500, height: 400, tiled: true, subfile_type: 0 };
         let strips = Outline { tiled: false, ..page };
-        assert!(Vendor::Generic.is_level(&first, &page, "", None));
-        assert!(!Vendor::Generic.is_level(&first, &strips, "", None));
+        assert!(Vendor::Generic.is_level(&first, (1, &page), "", None));
+        assert!(!Vendor::Generic.is_level(&first, (1, &strips), "", None));
         let text = "<ImageType>Label</ImageType>";
-        assert!(!Vendor::Qptiff.is_level(&first, &page, text, None));
+        assert!(!Vendor::Qptiff.is_level(&first, (1, &page), text, None));
         assert_eq!(Vendor::Qptiff.associated_name(5, 0, text, None), "label");
         let text = "<ImageType>ReducedResolution</ImageType>";
-        assert!(Vendor::Qptiff.is_level(&first, &page, text, None));
+        assert!(Vendor::Qptiff.is_level(&first, (1, &page), text, None));
         assert_eq!(Vendor::Philips.associated_name(8, 0, "Macro -offset", None), "macro");
         let ome = Vendor::Ome { names: vec!["slide".into(), "label".into()] };
         assert_eq!(ome.associated_name(1, 0, "", None), "label");
