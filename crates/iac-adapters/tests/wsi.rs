@@ -319,6 +319,37 @@ fn damaged_tile_is_filled_and_reported_on_request_and_fails_no_other_call() {
 }
 
 #[test]
+fn batch_fails_where_one_of_its_regions_does_and_nowhere_else() {
+    if !compiled_codecs().contains(&"jxl") {
+        return;
+    }
+    let reader = open(&files("invalid")["crc_raster_flipped"]).unwrap();
+    let info = reader.info();
+    let (mut failed, mut fine) = (0, 0);
+    for exponent in [0, 1, 3, 5, 20, 61, 62, 65, 107] {
+        for (x, y) in [(20.95, 37.6), (0.0, 0.0), (-900.0, 3.0), (17.0, 1.0), (-1e20, 0.0)] {
+            let step = 2_f64.powi(exponent);
+            let region = |x, y| Region {
+                x_um: x * info.mpp.x,
+                y_um: y * info.mpp.y,
+                width: 8,
+                height: 5,
+                mpp: Mpp { x: info.mpp.x * step, y: info.mpp.y * step },
+            };
+            for resolution in [Resolution::Exact, Resolution::Fast] {
+                let options = WsiReadOptions::new().resolution(resolution).memory(1 << 16);
+                let regions = [region(x, y), region(30.0, 40.0)];
+                let alone = regions.iter().all(|it| reader.read_region(it, &options).is_ok());
+                let together = reader.read_regions(&regions, &options);
+                assert_eq!(alone, together.is_ok(), "({x}, {y}) {step} {together:?}");
+                (failed, fine) = (failed + u32::from(!alone), fine + u32::from(alone));
+            }
+        }
+    }
+    assert!(failed > 10 && fine > 10, "{failed} {fine}");
+}
+
+#[test]
 fn odd_places_sizes_and_resolutions_are_background_or_usage_errors() {
     let reader = open(&files("packs")["svs_j2k_33005"]).unwrap();
     let background = reader.info().background;

@@ -252,12 +252,12 @@ mod dicom {
     fn cut_and_altered_objects_are_refused_or_have_all_pixels() {
         let folder = tempfile::tempdir().unwrap();
         let whole = DicomSlide::default().native(&[10, 20, 30, 40, 50, 60]);
-        for cut in (140..whole.len()).step_by(7) {
+        for cut in (140..whole.len()).step_by(31) {
             let path = write(folder.path(), "a.dcm", &whole[..cut]);
             let (_, text) = message(&importer(), &path);
             assert!(text.contains("a.dcm"), "{text}");
         }
-        for at in 132..whole.len().min(1100) {
+        for at in (132..whole.len().min(1100)).step_by(3) {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x11;
             let path = write(folder.path(), "a.dcm", &bytes);

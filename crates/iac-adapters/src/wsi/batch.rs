@@ -12,7 +12,7 @@ use super::parallel::in_parallel;
 use super::plan::Axis;
 use super::raster::{Grid, TileSource};
 use super::read::{Placed, WsiPackReader, output};
-use super::stream::{StreamOptions, render, tiles};
+use super::stream::{StreamOptions, covered, render, tiles};
 use crate::error::{AdapterError, Result};
 
 /// Regions of one size in one buffer.
@@ -203,8 +203,10 @@ fn render_items(
     let mut group: Vec<Item<'_>> = Vec::new();
     let mut wanted: BTreeSet<(u64, u64)> = BTreeSet::new();
     for item in items {
-        let rows = tiles(&item.y.covered, grid.tile_height);
-        let columns = tiles(&item.x.covered, grid.tile_width);
+        // As for one region: a tile that none of its pixels shows is not decoded.
+        let nothing = item.x.inside.is_empty() || item.y.inside.is_empty();
+        let rows = if nothing { 0..0 } else { tiles(&item.y.covered, grid.tile_height) };
+        let columns = tiles(&covered(&item.x, &item.x.inside), grid.tile_width);
         let count = |range: &std::ops::Range<u64>| range.end.saturating_sub(range.start);
         let own = count(&rows).saturating_mul(count(&columns));
         if own > budget {

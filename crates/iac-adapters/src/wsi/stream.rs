@@ -90,7 +90,7 @@ pub(crate) fn tiles(pixels: &Range<u64>, tile: u64) -> Range<u64> {
 }
 
 /// Pixels of the raster that spans cover, as far as the region as a whole does.
-fn covered(axis: &Axis, spans: &Range<usize>) -> Range<u64> {
+pub(super) fn covered(axis: &Axis, spans: &Range<usize>) -> Range<u64> {
     let spans = axis.spans.get(spans.clone()).unwrap_or_default();
     let first = spans.first().map_or(0, |span| span.first);
     let end = spans.last().map_or(0, |span| span.end);
