@@ -6,6 +6,7 @@ use iac_format::ErrorKind;
 use iac_ops::Progress;
 use serde_json::{Map, Value, json};
 
+use super::journal::Journal;
 use super::levels::{Levels, smaller};
 use super::profile::{Choice, choose, codec_error, encode, encoder};
 use super::raster::StoredRaster;
@@ -35,6 +36,10 @@ pub(super) struct MadeTile {
 pub(super) struct Sink<'a> {
     pub(super) writer: &'a mut WsiPackWriter,
     pub(super) levels: Option<Levels>,
+    /// Where tiles are kept for another run.
+    journal: Option<&'a Journal>,
+    /// Tiles whose bytes do not come back from their payloads.
+    pub(super) kept: u64,
 }
 
 impl Sink<'_> {
@@ -47,6 +52,7 @@ impl Sink<'_> {
         let MadeTile { place: (x, y), payload, original, small } = tile;
         self.writer.push_tile(&EncodedTile { x, y, payload: &payload })?;
         if let Some(original) = original {
+            self.kept = self.kept.saturating_add(1);
             self.writer.push_private(&format!("iac.jpeg/{x}/{y}"), &original)?;
         }
         if let (Some(small), Some(levels)) = (small, &mut self.levels) {
@@ -93,6 +99,8 @@ impl WsiImporter {
             ));
         }
         let choice = choose(path, source, &raster, self, progress)?;
+        let journal = self.journal(source, pack, &choice)?;
+        let journal_of = journal.as_ref();
         let mut header = self.header(description, mpp, provenance);
         (header.tile_width, header.tile_height) = tile;
         let mut kept = 0_u64;
@@ -105,7 +113,7 @@ impl WsiImporter {
                 let strategy = strategy(&header.selection);
                 let mut writer = WsiPackWriter::create(pack, header, &self.write)?;
                 let raster = StoredRaster::new(source, native.tile);
-                let mut sink = self.sink(&raster, &mut writer, [255; 3], false)?;
+                let mut sink = self.sink(&raster, &mut writer, [255; 3], false, None)?;
                 let wants_small = sink.wants_small();
                 let make = |place: (u32, u32)| {
                     let Some(payload) = source.native_tile(place.0, place.1)? else {
@@ -127,7 +135,7 @@ impl WsiImporter {
                     RasterCodec::Jxl { lossless: false, distance: 1.0, effort: self.effort };
                 header.extra = transcode_members(native);
                 let mut writer = WsiPackWriter::create(pack, header, &self.write)?;
-                kept = self.transcode(source, native, progress, &mut writer)?;
+                kept = self.transcode(source, native, progress, &mut writer, journal_of)?;
                 (writer, "transcode".to_owned())
             }
             Choice::Encoded { lossless, distance, selection, scan } => {
@@ -139,7 +147,8 @@ impl WsiImporter {
                 let codec = encoder(lossless, distance, self.effort).map_err(codec_error)?;
                 let mut writer = WsiPackWriter::create(pack, header, &self.write)?;
                 let stored = scan.stored.iter().copied();
-                let mut sink = self.sink(&raster, &mut writer, scan.background, lossless)?;
+                let mut sink =
+                    self.sink(&raster, &mut writer, scan.background, lossless, journal_of)?;
                 let wants_small = sink.wants_small();
                 let width = usize::try_from(tile.0).unwrap_or(usize::MAX);
                 let make = |place: (u32, u32)| {
@@ -161,6 +170,9 @@ impl WsiImporter {
         names.sort_unstable();
         let metadata = self.metadata(description, provenance);
         let written = writer.finish(metadata, description.icc.as_deref(), associated)?;
+        if let Some(journal) = journal {
+            journal.remove();
+        }
         let (width, height) = description.stored_size();
         Ok(WsiImportSummary {
             width,
@@ -190,13 +202,67 @@ impl WsiImporter {
         let (across, down) = raster.grid();
         let task = Task::begin(progress, what, Some(across.saturating_mul(down)));
         let cost = raster.tile_bytes().saturating_mul(4);
-        in_order(places, self, progress, cost, make, |tile| {
+        let journal = sink.journal;
+        let make = |place| match journal.and_then(|journal| journal.get(place)) {
+            Some(tile) => Ok((Some(tile), false)),
+            None => Ok((make(place)?, true)),
+        };
+        in_order(places, self, progress, cost, make, |(tile, is_new)| {
             if let Some(tile) = tile {
+                if let Some(journal) = journal.filter(|_| is_new) {
+                    journal.add(&tile)?;
+                }
                 sink.push(tile)?;
             }
             task.advance(1);
             Ok(())
         })
+    }
+
+    /// The journal of an import that may go on from where an earlier one was stopped. It is only of use
+    /// for exactly the same source, options and choice.
+    fn journal(
+        &self,
+        source: &dyn RasterSource,
+        pack: &Path,
+        choice: &Choice,
+    ) -> Result<Option<Journal>> {
+        let (kind, selection, background) = match choice {
+            Choice::Native { .. } => return Ok(None),
+            Choice::Transcoded => ("transcoded", &Value::Null, [255; 3]),
+            Choice::Encoded { selection, scan, .. } => ("encoded", selection, scan.background),
+        };
+        if !self.resume {
+            return Ok(None);
+        }
+        let files: Vec<Value> = source
+            .files()
+            .iter()
+            .map(|file| {
+                let metadata = file.metadata();
+                let changed = metadata.as_ref().ok().and_then(|it| it.modified().ok());
+                json!([file, metadata.map_or(0, |it| it.len()), format!("{changed:?}")])
+            })
+            .collect();
+        let description = source.description();
+        let made_for = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "files": files,
+            "storage": description.storage.to_json(),
+            "info": description.info,
+            "orientation": description.orientation,
+            "size": [description.width, description.height],
+            "kind": kind,
+            "selection": selection,
+            "background": background,
+            "effort": self.effort,
+            "tile": self.tile,
+            "overview": self.overview,
+            "plane": self.focal_plane,
+            "path": self.optical_path,
+            "openslide": self.openslide,
+        });
+        Journal::open(pack, &made_for.to_string()).map(Some)
     }
 
     /// Where the tiles of a raster go.
@@ -206,13 +272,14 @@ impl WsiImporter {
         writer: &'a mut WsiPackWriter,
         background: [u8; 3],
         lossless: bool,
+        journal: Option<&'a Journal>,
     ) -> Result<Sink<'a>> {
         let levels = if self.overview {
             Levels::new(raster, background, lossless, self.effort, self.memory)?
         } else {
             None
         };
-        Ok(Sink { writer, levels })
+        Ok(Sink { writer, levels, journal, kept: 0 })
     }
 
     fn header(&self, description: &Description, mpp: Mpp, provenance: &str) -> WsiHeader {
@@ -314,6 +381,7 @@ impl WsiImporter {
         _: &NativeTiles,
         _: &dyn Progress,
         _: &mut WsiPackWriter,
+        _: Option<&Journal>,
     ) -> Result<u64> {
         Err(codec_error(iac_codec::CodecError::MissingFeature { name: "jxl", feature: "jxl" }))
     }

@@ -14,6 +14,7 @@ mod build;
 #[cfg(feature = "dicom")]
 mod dicom;
 mod grid;
+mod journal;
 mod levels;
 #[cfg(all(feature = "wsi-openslide", unix))]
 mod openslide;
@@ -95,6 +96,7 @@ pub struct WsiImporter {
     optical_path: Option<String>,
     focal_plane: Option<u32>,
     openslide: bool,
+    resume: bool,
 }
 
 /// What was imported.
@@ -150,6 +152,7 @@ impl WsiImporter {
             optical_path: None,
             focal_plane: None,
             openslide: false,
+            resume: false,
         }
     }
 
@@ -282,6 +285,16 @@ impl WsiImporter {
     #[must_use]
     pub const fn openslide(mut self, openslide: bool) -> Self {
         self.openslide = openslide;
+        self
+    }
+
+    /// Whether tiles that are encoded go into a journal beside the pack as well (`PACK.journal`), from
+    /// which another import of the same source with the same options goes on after this one was
+    /// stopped, whatever stopped it. The pack is the same. It takes as many bytes again on the disk
+    /// until the pack is complete; default no.
+    #[must_use]
+    pub const fn resume(mut self, resume: bool) -> Self {
+        self.resume = resume;
         self
     }
 

@@ -117,6 +117,10 @@ impl RasterSource for PlainSource {
         &self.description
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.path.clone()]
+    }
+
     fn read(&self, rect: Rect) -> Result<Vec<u8>> {
         let outside = || AdapterError::Source {
             path: self.path.clone(),

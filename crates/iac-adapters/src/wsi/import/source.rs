@@ -1,5 +1,7 @@
 //! What slides are imported from.
 
+use std::path::PathBuf;
+
 use iac_codec::Limits;
 use serde_json::{Map, Value, json};
 
@@ -165,6 +167,9 @@ pub(crate) struct AssociatedSource {
 /// A slide that can be imported. Pixels are in the source's own orientation.
 pub(crate) trait RasterSource: Sync {
     fn description(&self) -> &Description;
+
+    /// The files that it is read from, as far as they are known.
+    fn files(&self) -> Vec<PathBuf>;
 
     /// Rows of RGB of a rectangle that lies inside of the raster.
     fn read(&self, rect: Rect) -> Result<Vec<u8>>;

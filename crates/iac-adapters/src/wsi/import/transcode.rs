@@ -1,7 +1,5 @@
 //! JPEG tiles in the form of JPEG XL.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use iac_codec::jpeg::complete_stream;
 use iac_codec::jxl::{TranscodeOptions, transcode_jpeg};
 use iac_codec::{CodecSpec, DecodeOptions, Parameters, Registry};
@@ -9,6 +7,7 @@ use iac_ops::Progress;
 
 use super::WsiImporter;
 use super::build::{MadeTile, small_of};
+use super::journal::Journal;
 use super::profile::{codec_error, encode, encoder};
 use super::raster::StoredRaster;
 use super::source::{NativeKind, NativeTiles, RasterSource};
@@ -29,6 +28,7 @@ impl WsiImporter {
         native: &NativeTiles,
         progress: &dyn Progress,
         writer: &mut WsiPackWriter,
+        journal: Option<&Journal>,
     ) -> Result<u64> {
         let NativeKind::Jpeg { colors, tables } = &native.kind else { return Ok(0) };
         let codec = RasterCodec::Jpeg {
@@ -46,9 +46,8 @@ impl WsiImporter {
         let options = TranscodeOptions::default().with_effort(self.effort).with_limits(self.limits);
         let lossless = encoder(true, 0.0, self.effort).map_err(codec_error)?;
         let raster = StoredRaster::new(source, native.tile);
-        let mut sink = self.sink(&raster, writer, [255; 3], false)?;
+        let mut sink = self.sink(&raster, writer, [255; 3], false, journal)?;
         let wants_small = sink.wants_small();
-        let kept = AtomicU64::new(0);
         let make = |place: (u32, u32)| {
             let Some(payload) = source.native_tile(place.0, place.1)? else { return Ok(None) };
             let small =
@@ -61,14 +60,14 @@ impl WsiImporter {
             if let Some(transcoded) = transcoded {
                 return Ok(Some(MadeTile { place, payload: transcoded, original: None, small }));
             }
-            kept.fetch_add(1, Ordering::Relaxed);
             let pixels = raster.padded(place, [255; 3])?;
             let encoded = encode(&lossless, &pixels, native.tile).map_err(codec_error)?;
             Ok(Some(MadeTile { place, payload: encoded, original: Some(payload), small }))
         };
         self.tiles(&raster, raster.places(), "transcoding tiles", progress, &mut sink, make)?;
+        let kept = sink.kept;
         sink.finish()?;
-        Ok(kept.into_inner())
+        Ok(kept)
     }
 
     /// A JPEG file in the form of JPEG XL, if that shows about the pixels that were decoded from it.

@@ -343,6 +343,10 @@ impl RasterSource for DicomSource {
         &self.description
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        self.instances.iter().map(|it| it.path.clone()).collect()
+    }
+
     fn read(&self, rect: Rect) -> Result<Vec<u8>> {
         self.compose(&self.raster, rect, |x, y, keep| {
             let pixels = self.cache.get_or_make((x, y), keep, || {

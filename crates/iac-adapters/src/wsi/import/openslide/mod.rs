@@ -112,6 +112,10 @@ impl RasterSource for OpenSlideSource {
         &self.description
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.path.clone()]
+    }
+
     fn read(&self, rect: Rect) -> Result<Vec<u8>> {
         let pixels = self.handle.read((rect.x, rect.y), (rect.width, rect.height));
         pixels.map(|pixels| on_white(&pixels)).map_err(|reason| self.wrong(reason))

@@ -17,7 +17,7 @@ pub(crate) mod tags;
 mod vendor;
 mod ventana;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use iac_codec::Limits;
@@ -218,6 +218,10 @@ fn read_parts(file: &TiffFile, areas: &[Area], limits: Limits) -> Result<Vec<Par
 impl RasterSource for TiffSource {
     fn description(&self) -> &Description {
         &self.description
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.file.path().to_owned()]
     }
 
     fn read(&self, rect: Rect) -> Result<Vec<u8>> {
