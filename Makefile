@@ -17,7 +17,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 CARGO_TEST := cargo test --profile $(PROFILE)
 # Every codec and backend. Not --all-features: iac-format has a feature that is a test by itself.
-FULL := --features iac-codec/full,iatrocache/full,iac-cli/full,iac-adapters/text-search,iac-adapters/parquet,iac-adapters/volumes,iac-adapters/wsi-icc,iac-adapters/wsi-openslide,iac-cli/text-search,iac-cli/wsi-icc,iac-cli/wsi-openslide
+FULL := --features iac-codec/full,iatrocache/full,iac-cli/full,iac-adapters/text-search,iac-adapters/parquet,iac-adapters/volumes,iac-adapters/wsi-icc,iac-adapters/wsi-openslide,iac-cli/text-search,iac-cli/wsi-icc,iac-cli/wsi-openslide,iac-array/jxl,iac-array/htj2k,iac-array/jpegls
 # Crates that switch features of the others on, so that these would not be tested as they are alone.
 APART := --exclude iac-interop --exclude iac-benches
 
@@ -80,6 +80,7 @@ soak: setup reference ## property tests and fuzzing for much longer than in chec
 	IAC_TEXT_SOAK_BYTES=1000000000 $(CARGO_TEST) -p iac-adapters --features iac-codec/full --test text_memory -- --nocapture
 	PROPTEST_CASES=20000 IAC_TABLE_DAMAGE_ROUNDS=100000 $(CARGO_TEST) --workspace $(FULL)
 	$(CARGO_TEST) -p iac-cli --features full --test tiles_killed -- --ignored --nocapture
+	$(CARGO_TEST) -p iac-array --test kills --test faults -- --ignored --nocapture
 	scripts/fuzz.sh $(SOAK_SECONDS)
 
 .PHONY: bench

@@ -43,6 +43,8 @@ smoke_runs() {
         features_file) echo 250000 ;;
         wsi) echo 20000 ;;
         wsi_import) echo 20000 ;;
+        arrays) echo 8000 ;;
+        array_files) echo 60000 ;;
         *) echo 50000 ;;
     esac
 }

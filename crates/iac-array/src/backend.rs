@@ -1,7 +1,7 @@
 //! What a store of arrays asks of an object store.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use crate::cache::ArrayCache;
 use crate::error::{ArrayError, Result, u64_len};
 use crate::layer::{BuiltLayer, LayerId};
 use crate::manifest::{MAX_BYTES, Manifest};
+use crate::per_process::PerProcess;
 
 /// Requests of one call that are on their way at once.
 pub(crate) const CONCURRENCY: usize = 32;
@@ -36,7 +37,7 @@ pub(crate) struct Backend {
     pub(crate) registry: Arc<Registry>,
     pub(crate) cache: ArrayCache,
     pub(crate) pool: Option<Arc<ThreadPool>>,
-    pub(crate) own_pool: OnceLock<Option<ThreadPool>>,
+    pub(crate) own_pool: PerProcess<ThreadPool>,
 }
 
 /// An object that was found.
@@ -60,7 +61,7 @@ impl Backend {
         if let Some(pool) = &self.pool {
             return pool.install(work);
         }
-        let own = self.own_pool.get_or_init(|| {
+        let own = self.own_pool.get(|| {
             ThreadPoolBuilder::new().thread_name(|n| format!("iac-array-{n}")).build().ok()
         });
         match own {

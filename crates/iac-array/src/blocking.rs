@@ -3,16 +3,18 @@
 //! Each store has a runtime of its own, so these must not be called from within another one: use
 //! the asynchronous types there.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use object_store::ObjectStore;
-use object_store::path::Path;
+use object_store::path::Path as ObjectPath;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::attr::Attr;
 use crate::data::ArrayData;
 use crate::error::{ArrayError, Result};
 use crate::meta::{ArrayMeta, ArraySpec};
+use crate::per_process::PerProcess;
 use crate::stats::{ChunkStats, Number, Stats};
 use crate::{ArrayFault, CompactPolicy, FlushReport, GcOptions, GcReport, Location, StoreOptions};
 
@@ -20,21 +22,48 @@ use crate::{ArrayFault, CompactPolicy, FlushReport, GcOptions, GcReport, Locatio
 #[derive(Debug)]
 pub struct ArrayStore {
     inner: crate::ArrayStore,
-    runtime: Arc<Runtime>,
+    runtime: Waiting,
 }
 
 /// [`Snapshot`](crate::Snapshot), whose calls wait.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     inner: crate::Snapshot,
-    runtime: Arc<Runtime>,
+    runtime: Waiting,
 }
 
-fn runtime() -> Result<Arc<Runtime>> {
-    let built = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    built
-        .map(Arc::new)
-        .map_err(|error| ArrayError::System { what: "threads", reason: error.to_string() })
+/// The threads that requests run on. A forked child gets its own.
+#[derive(Debug, Clone, Default)]
+struct Waiting(Arc<PerProcess<Runtime>>);
+
+impl Waiting {
+    fn new() -> Result<Self> {
+        let waiting = Self::default();
+        waiting.runtime()?;
+        Ok(waiting)
+    }
+
+    fn runtime(&self) -> Result<&Runtime> {
+        let build = || Builder::new_multi_thread().worker_threads(1).enable_all().build().ok();
+        self.0.get(build).ok_or_else(|| ArrayError::System {
+            what: "threads",
+            reason: "none could be started for requests".to_owned(),
+        })
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        self.runtime()?.block_on(future)
+    }
+}
+
+/// A store that is missing is told by its path, since its place within its folder has no name.
+fn named(error: ArrayError, path: &Path) -> ArrayError {
+    match error {
+        ArrayError::NotFound { what: "store", name } if name.is_empty() => {
+            ArrayError::NotFound { what: "store", name: path.display().to_string() }
+        }
+        other => other,
+    }
 }
 
 macro_rules! reading {
@@ -113,13 +142,34 @@ reading!(ArrayStore);
 reading!(Snapshot);
 
 impl Snapshot {
+    /// Opens what is at a path for reading: the newest version of a store in a folder, or a single
+    /// `.iac` file. Nothing is made where nothing is.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`] where there is no store, else those of [`ArrayStore::open`] and
+    /// [`Snapshot::open_file`].
+    pub fn open_path(path: impl AsRef<Path>, options: &StoreOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let missing = || ArrayError::NotFound { what: "store", name: path.display().to_string() };
+        let found = path.metadata().map_err(|_| missing())?;
+        if found.is_dir() {
+            let store = ArrayStore::open(Location::folder(path)?, options.clone());
+            return Ok(store.map_err(|error| named(error, path))?.snapshot());
+        }
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(missing)?;
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let folder = Location::folder(folder.unwrap_or(Path::new(".")))?;
+        Self::open_file(folder, name, options)
+    }
+
     /// See [`Snapshot::open_file`](crate::Snapshot::open_file).
     ///
     /// # Errors
     ///
     /// Those of the asynchronous call.
     pub fn open_file(location: Location, path: &str, options: &StoreOptions) -> Result<Self> {
-        let runtime = runtime()?;
+        let runtime = Waiting::new()?;
         let inner = runtime.block_on(crate::Snapshot::open_file(location, path, options))?;
         Ok(Self { inner, runtime })
     }
@@ -132,7 +182,7 @@ impl Snapshot {
     pub fn export(
         &self,
         store: &dyn ObjectStore,
-        path: &Path,
+        path: &ObjectPath,
         options: &StoreOptions,
     ) -> Result<()> {
         self.runtime.block_on(self.inner.export(store, path, options))
@@ -199,9 +249,22 @@ impl ArrayStore {
     ///
     /// Those of the asynchronous call.
     pub fn create(location: Location, options: StoreOptions) -> Result<Self> {
-        let runtime = runtime()?;
+        let runtime = Waiting::new()?;
         let inner = runtime.block_on(crate::ArrayStore::create(location, options))?;
         Ok(Self { inner, runtime })
+    }
+
+    /// Opens the store in a folder, which is not made when it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::NotFound`] where there is no store, else those of [`ArrayStore::open`].
+    pub fn open_path(path: impl AsRef<Path>, options: StoreOptions) -> Result<Self> {
+        let path = path.as_ref();
+        if !path.is_dir() {
+            return Err(ArrayError::NotFound { what: "store", name: path.display().to_string() });
+        }
+        Self::open(Location::folder(path)?, options).map_err(|error| named(error, path))
     }
 
     /// See [`ArrayStore::open`](crate::ArrayStore::open).
@@ -210,7 +273,7 @@ impl ArrayStore {
     ///
     /// Those of the asynchronous call.
     pub fn open(location: Location, options: StoreOptions) -> Result<Self> {
-        let runtime = runtime()?;
+        let runtime = Waiting::new()?;
         let inner = runtime.block_on(crate::ArrayStore::open(location, options))?;
         Ok(Self { inner, runtime })
     }
@@ -224,7 +287,7 @@ impl ArrayStore {
     /// The version that changes build upon, without them.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { inner: self.inner.snapshot().clone(), runtime: Arc::clone(&self.runtime) }
+        Snapshot { inner: self.inner.snapshot().clone(), runtime: self.runtime.clone() }
     }
 
     /// See [`ArrayStore::history`](crate::ArrayStore::history).
@@ -243,7 +306,7 @@ impl ArrayStore {
     /// Those of the asynchronous call.
     pub fn open_at(&self, version: u64) -> Result<Snapshot> {
         let inner = self.runtime.block_on(self.inner.open_at(version))?;
-        Ok(Snapshot { inner, runtime: Arc::clone(&self.runtime) })
+        Ok(Snapshot { inner, runtime: self.runtime.clone() })
     }
 
     /// See [`ArrayStore::refresh`](crate::ArrayStore::refresh).
@@ -372,6 +435,15 @@ impl ArrayStore {
     /// Those of the asynchronous call.
     pub fn compact(&mut self, policy: CompactPolicy) -> Result<FlushReport> {
         self.runtime.block_on(self.inner.compact(policy))
+    }
+
+    /// See [`ArrayStore::import_file`](crate::ArrayStore::import_file).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn import_file(&mut self, location: Location, path: &str) -> Result<FlushReport> {
+        self.runtime.block_on(self.inner.import_file(location, path))
     }
 
     /// See [`ArrayStore::gc`](crate::ArrayStore::gc).

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use tokio::sync::OwnedMutexGuard;
 
 use crate::error::u64_len;
 use crate::index::{Block, ChunkRow};
 use crate::layer::LayerId;
+use crate::per_process::PerProcess;
 
 /// Memory for decoded blocks and index batches, shared by any number of stores.
 ///
@@ -16,20 +18,22 @@ use crate::layer::LayerId;
 /// whatever their paths are. What was used longest ago goes first.
 #[derive(Clone)]
 pub struct ArrayCache {
-    inner: Arc<Mutex<Inner>>,
+    budget: u64,
+    /// A forked child begins with nothing: a lock may be held by a thread that it does not have.
+    inner: Arc<PerProcess<Mutex<Inner>>>,
 }
 
 impl fmt::Debug for ArrayCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.lock().map_or(0, |inner| inner.bytes);
         f.debug_struct("ArrayCache")
-            .field("budget", &inner.budget)
-            .field("bytes", &inner.bytes)
+            .field("budget", &self.budget)
+            .field("bytes", &bytes)
             .finish_non_exhaustive()
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Key {
     Block(LayerId, Block),
     Batch(LayerId, usize),
@@ -51,13 +55,38 @@ impl Entry {
     }
 }
 
+#[derive(Default)]
 struct Inner {
-    budget: u64,
     bytes: u64,
     clock: u64,
     entries: HashMap<Key, (u64, Entry)>,
     /// Keys by the time of their last use.
     order: BTreeMap<u64, Key>,
+    /// What is being loaded: the second who wants it waits for the first.
+    loading: HashMap<Key, Arc<Gate>>,
+}
+
+type Gate = tokio::sync::Mutex<()>;
+
+/// The right to load some entries, which others wait for until it is dropped.
+pub(crate) struct Loading<'a> {
+    cache: &'a ArrayCache,
+    keys: Vec<Key>,
+    held: Vec<OwnedMutexGuard<()>>,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.held.clear();
+        if let Some(mut inner) = self.cache.lock() {
+            for key in &self.keys {
+                // Whoever waits has a reference of their own.
+                if inner.loading.get(key).is_some_and(|gate| Arc::strong_count(gate) == 1) {
+                    inner.loading.remove(key);
+                }
+            }
+        }
+    }
 }
 
 impl Default for ArrayCache {
@@ -70,13 +99,35 @@ impl ArrayCache {
     /// A cache of at most so many bytes; 0 keeps nothing.
     #[must_use]
     pub fn new(budget: u64) -> Self {
-        let inner =
-            Inner { budget, bytes: 0, clock: 0, entries: HashMap::new(), order: BTreeMap::new() };
-        Self { inner: Arc::new(Mutex::new(inner)) }
+        Self { budget, inner: Arc::default() }
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, Inner>> {
+        let inner = self.inner.get(|| Some(Mutex::default()))?;
+        Some(inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until nobody else loads any of these; they may be there then. A load that fails or is
+    /// given up lets the next one try. Without a budget nothing would be there, so nobody waits.
+    pub(crate) async fn load(&self, mut keys: Vec<Key>) -> Loading<'_> {
+        // All in one order, so that no two wait for each other.
+        keys.sort_unstable();
+        keys.dedup();
+        let mut gates = Vec::new();
+        if self.budget == 0 {
+            keys.clear();
+        } else if let Some(mut inner) = self.lock() {
+            gates.extend(keys.iter().map(|key| Arc::clone(inner.loading.entry(*key).or_default())));
+        }
+        let mut loading = Loading { cache: self, keys, held: Vec::with_capacity(gates.len()) };
+        for gate in gates {
+            loading.held.push(gate.lock_owned().await);
+        }
+        loading
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<Entry> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.lock()?;
         let now = inner.clock.wrapping_add(1);
         inner.clock = now;
         let (used, entry) = inner.entries.get_mut(&key)?;
@@ -88,13 +139,15 @@ impl ArrayCache {
     }
 
     pub(crate) fn put(&self, key: Key, entry: Entry) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut inner) = self.lock() else {
+            return;
+        };
         let bytes = entry.bytes();
         // A piece that would drive out most of the rest is not worth it.
-        if bytes > inner.budget / 4 || inner.entries.contains_key(&key) {
+        if bytes > self.budget / 4 || inner.entries.contains_key(&key) {
             return;
         }
-        while inner.bytes.saturating_add(bytes) > inner.budget {
+        while inner.bytes.saturating_add(bytes) > self.budget {
             let Some((_, oldest)) = inner.order.pop_first() else {
                 break;
             };

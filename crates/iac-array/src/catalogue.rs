@@ -35,6 +35,9 @@ pub(crate) struct CatalogueRow {
     pub(crate) chunks_written: u64,
 }
 
+/// The column of how arrays are packed, which readers need not have.
+const PACKING: &str = "packing";
+
 fn attr_fields() -> Fields {
     Fields::from(vec![
         Field::new("key", DataType::Utf8, false),
@@ -61,6 +64,7 @@ fn schema() -> Schema {
         Field::new("clip", item(DataType::UInt64), true),
         Field::new("attrs", item(DataType::Struct(attr_fields())), false),
         Field::new("chunks_written", DataType::UInt64, false),
+        Field::new(PACKING, DataType::Utf8, true),
     ])
 }
 
@@ -102,6 +106,7 @@ fn batch(schema: &Schema, rows: &[CatalogueRow], first: u32) -> Result<RecordBat
         (StringBuilder::new(), StringBuilder::new(), StringBuilder::new());
     let (mut ids, mut written) = (UInt64Builder::new(), UInt64Builder::new());
     let mut states = UInt8Builder::new();
+    let mut packings = StringBuilder::new();
     let (mut shapes, mut chunks, mut clips) = (numbers(), numbers(), numbers());
     let mut dims = ListBuilder::new(StringBuilder::new()).with_field(Field::new(
         "item",
@@ -146,6 +151,7 @@ fn batch(schema: &Schema, rows: &[CatalogueRow], first: u32) -> Result<RecordBat
         }
         attrs.append(true);
         written.append_value(row.chunks_written);
+        packings.append_option(meta.packing.as_deref());
     }
     let columns: Vec<ArrayRef> = vec![
         Arc::new(index.finish()),
@@ -161,6 +167,7 @@ fn batch(schema: &Schema, rows: &[CatalogueRow], first: u32) -> Result<RecordBat
         Arc::new(clips.finish()),
         Arc::new(attrs.finish()),
         Arc::new(written.finish()),
+        Arc::new(packings.finish()),
     ];
     RecordBatch::try_new(Arc::new(schema.clone()), columns)
         .map_err(|error| ArrayError::argument(format!("the catalogue has no table: {error}")))
@@ -196,6 +203,9 @@ impl<'a> Columns<'a> {
         let expected = schema();
         for field in expected.fields() {
             let name = field.name();
+            if name == PACKING && batch.column_by_name(name).is_none() {
+                continue;
+            }
             let column =
                 batch.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
             if !same_type(column.data_type(), field.data_type()) {
@@ -270,6 +280,7 @@ impl<'a> Columns<'a> {
             dims: (0..dims.len()).map(|axis| dims.value(axis).to_owned()).collect(),
             fill: (!fill.is_null(row)).then(|| fill.value(row).to_vec()),
             attrs: self.attrs(row)?,
+            packing: self.packing(row)?,
         };
         meta.check()?;
         let named = crate::meta::check_name(&meta.name).is_ok();
@@ -286,6 +297,14 @@ impl<'a> Columns<'a> {
             return Err(format!("{chunks_written} chunks were written of {total}"));
         }
         Ok(CatalogueRow { meta: Arc::new(meta), deleted, clip, chunks_written })
+    }
+
+    fn packing(&self, row: usize) -> Check<Option<String>> {
+        let Some(column) = self.batch.column_by_name(PACKING) else {
+            return Ok(None);
+        };
+        let column = column.as_string_opt::<i32>().ok_or("`packing` is no text")?;
+        Ok((!column.is_null(row)).then(|| column.value(row).to_owned()))
     }
 
     fn attrs(&self, row: usize) -> Check<BTreeMap<String, Attr>> {

@@ -2,35 +2,23 @@
 
 use std::borrow::Cow;
 
-use iac_codec::{Codec, CodecError, CodecErrorKind, CodecSpec, Limits, Registry};
+use iac_codec::{
+    Codec, CodecError, CodecErrorKind, CodecKind, CodecSpec, Limits, Registry, SampleType,
+};
 use serde_json::{Map, Value};
 
 use crate::error::{ArrayError, Result, u64_len};
+use crate::filter::Filter;
+use crate::meta::ArrayMeta;
+use crate::planes::{self, Planes};
 
-/// A step before compression that makes numbers easier to compress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Filter {
-    /// All first bytes of the numbers, then all second bytes, and so on.
-    Shuffle,
-    /// Every byte less the byte of the number before it, number by number.
-    Delta,
-}
-
-impl Filter {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Shuffle => "shuffle",
-            Self::Delta => "delta",
-        }
-    }
-}
-
-/// How a store packs its blocks: a byte codec and the filters in front of it.
+/// How blocks are packed: a byte codec with the filters in front of it, and perhaps an image codec
+/// for chunks that are images.
 #[derive(Debug, Clone)]
 pub struct Packing {
     codec: Codec,
     filters: Vec<Filter>,
+    images: Option<Codec>,
 }
 
 impl Packing {
@@ -48,19 +36,19 @@ impl Packing {
             )));
         }
         codec.check_encode()?;
-        Ok(Self { codec, filters: Vec::new() })
+        Ok(Self { codec, filters: Vec::new(), images: None })
     }
 
     /// Stores blocks as they are.
     #[must_use]
     pub fn none() -> Self {
-        Self { codec: Codec::none(), filters: Vec::new() }
+        Self { codec: Codec::none(), filters: Vec::new(), images: None }
     }
 
     /// Packs with LZ4: fast.
     #[must_use]
     pub fn lz4() -> Self {
-        Self { codec: iac_codec::lz4::codec(), filters: Vec::new() }
+        Self { codec: iac_codec::lz4::codec(), filters: Vec::new(), images: None }
     }
 
     /// Packs with Zstandard of a level.
@@ -77,6 +65,85 @@ impl Packing {
     pub fn with_filters(mut self, filters: &[Filter]) -> Self {
         self.filters = filters.to_vec();
         self
+    }
+
+    /// The same with an image codec for chunks that are planes of samples: `uint8`, `uint16`,
+    /// `int16`, `float16` or `float32` elements, or `fixed_list<T,3>` of them as colours. The last
+    /// two axes are rows and columns.
+    ///
+    /// Arrays stay exact: a chunk that the codec cannot hold, or does not give back bit by bit, is
+    /// packed as bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Argument`] for a codec of bytes, [`ArrayError::Codec`] for one that only
+    /// decodes.
+    pub fn with_images(mut self, codec: Codec) -> Result<Self> {
+        if codec.as_image_codec().is_none() {
+            return Err(ArrayError::argument(format!(
+                "`{}` packs bytes, not images",
+                codec.name()
+            )));
+        }
+        codec.check_encode()?;
+        self.images = Some(codec);
+        Ok(self)
+    }
+
+    /// The text that names this packing in a catalogue.
+    pub(crate) fn to_text(&self) -> String {
+        let entry = |codec: &Codec| {
+            let spec = codec.spec();
+            let mut entry = Map::new();
+            entry.insert("name".to_owned(), Value::from(spec.name()));
+            if let Some(params) = spec.params_member() {
+                entry.insert("params".to_owned(), params);
+            }
+            entry
+        };
+        let mut members = entry(&self.codec);
+        let filters = self.filters.iter().map(|filter| Value::from(filter.name()));
+        members.insert("filters".to_owned(), filters.collect());
+        if let Some(images) = &self.images {
+            members.insert("images".to_owned(), Value::Object(entry(images)));
+        }
+        Value::Object(members).to_string()
+    }
+
+    /// The packing of a text; none when this build or registry cannot encode with it.
+    pub(crate) fn from_text(text: &str, registry: &Registry) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let codec = |entry: &Value| {
+            let spec = CodecSpec::from_members(entry.get("name"), entry.get("params")).ok()?;
+            registry.create(&spec).ok()
+        };
+        let mut packing = Self::new(codec(&value)?).ok()?;
+        for filter in value.get("filters")?.as_array()? {
+            let name = filter.as_str()?;
+            packing.filters.push(Filter::ALL.into_iter().find(|known| known.name() == name)?);
+        }
+        match value.get("images") {
+            Some(entry) => packing.with_images(codec(entry)?).ok(),
+            None => Some(packing),
+        }
+    }
+
+    /// How a chunk is images, where this packing can encode them.
+    pub(crate) fn planes(&self, meta: &ArrayMeta, extents: &[u64]) -> Option<Planes> {
+        let able = self.images.as_ref()?.image_capabilities().ok()?;
+        let planes = Planes::of(meta, extents)?;
+        // Signed samples go into the streams as unsigned ones.
+        let sample = match planes.sample {
+            SampleType::I16 => SampleType::U16,
+            other => other,
+        };
+        able.encodes(sample, planes.channels).then_some(planes)
+    }
+
+    /// What a layer's header says of blocks of images.
+    pub(crate) fn for_images(&self) -> Option<BlockCodec> {
+        let codec = self.images.clone()?;
+        Some(BlockCodec { spec: codec.spec(), codec: Some(codec), filters: Vec::new() })
     }
 
     /// What a layer's header says of blocks whose numbers have so many bytes.
@@ -140,7 +207,7 @@ impl BlockCodec {
         let listed = value.get("filters").and_then(Value::as_array);
         for filter in listed.map(Vec::as_slice).unwrap_or_default() {
             let name = filter.get("name").and_then(Value::as_str).unwrap_or_default();
-            let known = [Filter::Shuffle, Filter::Delta].into_iter().find(|f| f.name() == name);
+            let known = Filter::ALL.into_iter().find(|known| known.name() == name);
             let size = filter.get("size").and_then(Value::as_u64);
             let lane = size.and_then(|size| u8::try_from(size).ok()).filter(|lane| *lane > 0);
             let (Some(filter), Some(lane)) = (known, lane) else {
@@ -169,20 +236,30 @@ impl BlockCodec {
         }
         let mut filtered = Cow::Borrowed(raw);
         for (filter, lane) in &self.filters {
-            filtered = Cow::Owned(apply(*filter, usize::from(*lane), &filtered));
+            filtered = Cow::Owned(filter.apply(usize::from(*lane), &filtered));
         }
         let stored = codec.encode_bytes(&filtered)?;
         Ok((stored.len() < raw.len()).then_some(stored))
+    }
+
+    /// The stored planes of a chunk that is images, if they are fewer bytes than the raw ones.
+    pub(crate) fn encode_planes(&self, planes: Planes, raw: &[u8]) -> Result<Option<Vec<u8>>> {
+        planes::encode(self.codec()?, planes, raw)
     }
 
     /// The raw bytes, which must be so many.
     pub(crate) fn decode(&self, object: &str, stored: &[u8], raw_length: u32) -> Result<Vec<u8>> {
         let codec = self.codec()?;
         let raw = u64::from(raw_length);
-        let limits = Limits::default().with_max_decoded_bytes(raw);
-        let mut bytes = codec.decode_bytes(stored, &limits).map_err(|error| {
+        let failed = |error: String| {
             ArrayError::corrupt(object, format!("a block cannot be decoded: {error}"))
-        })?;
+        };
+        let mut bytes = if codec.kind() == CodecKind::Image {
+            planes::decode(codec, stored, raw).map_err(failed)?
+        } else {
+            let limits = Limits::default().with_max_decoded_bytes(raw);
+            codec.decode_bytes(stored, &limits).map_err(|error| failed(error.to_string()))?
+        };
         if u64_len(bytes.len()) != raw {
             return Err(ArrayError::corrupt(
                 object,
@@ -190,7 +267,7 @@ impl BlockCodec {
             ));
         }
         for (filter, lane) in self.filters.iter().rev() {
-            bytes = undo(*filter, usize::from(*lane), &bytes);
+            bytes = filter.undo(usize::from(*lane), &bytes);
         }
         Ok(bytes)
     }
@@ -201,67 +278,9 @@ impl BlockCodec {
     }
 }
 
-fn apply(filter: Filter, lane: usize, bytes: &[u8]) -> Vec<u8> {
-    match filter {
-        Filter::Shuffle => {
-            let whole = bytes.chunks_exact(lane);
-            let rest = whole.remainder();
-            let mut out = Vec::with_capacity(bytes.len());
-            for place in 0..lane {
-                out.extend(whole.clone().filter_map(|number| number.get(place)));
-            }
-            out.extend_from_slice(rest);
-            out
-        }
-        Filter::Delta => {
-            let before = std::iter::repeat_n(&0, lane).chain(bytes);
-            bytes.iter().zip(before).map(|(byte, before)| byte.wrapping_sub(*before)).collect()
-        }
-    }
-}
-
-fn undo(filter: Filter, lane: usize, bytes: &[u8]) -> Vec<u8> {
-    match filter {
-        Filter::Shuffle => {
-            let numbers = bytes.len().checked_div(lane).unwrap_or(0);
-            let mut out = vec![0; bytes.len()];
-            for (place, plane) in bytes.chunks_exact(numbers.max(1)).take(lane).enumerate() {
-                let slots = out.iter_mut().skip(place).step_by(lane.max(1));
-                slots.zip(plane).for_each(|(slot, byte)| *slot = *byte);
-            }
-            let tail = numbers.saturating_mul(lane);
-            if let (Some(slot), Some(rest)) = (out.get_mut(tail..), bytes.get(tail..)) {
-                slot.copy_from_slice(rest);
-            }
-            out
-        }
-        Filter::Delta => {
-            let mut out: Vec<u8> = Vec::with_capacity(bytes.len());
-            for (at, byte) in bytes.iter().enumerate() {
-                let before = at.checked_sub(lane).and_then(|at| out.get(at)).copied().unwrap_or(0);
-                out.push(byte.wrapping_add(before));
-            }
-            out
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn filters_are_undone_whatever_the_length() {
-        for lane in [1, 2, 4, 8, 16] {
-            for length in 0..70_u8 {
-                let bytes: Vec<u8> = (0..length).map(|i| i.wrapping_mul(37)).collect();
-                for filter in [Filter::Shuffle, Filter::Delta] {
-                    let there = apply(filter, lane, &bytes);
-                    assert_eq!(undo(filter, lane, &there), bytes, "{filter:?} {lane} {length}");
-                }
-            }
-        }
-    }
 
     #[test]
     fn blocks_that_do_not_shrink_are_left_alone() {

@@ -16,7 +16,7 @@ use crate::layer::{self, BuiltLayer, LayerId, LayerParts};
 use crate::manifest::{LayerEntry, Manifest};
 use crate::meta::{ArrayMeta, NodeKind};
 use crate::options::StoreOptions;
-use crate::pack::{Blocks, Item};
+use crate::pack::{Blocks, Item, Packings};
 use crate::pending::reshape;
 use crate::read::Found;
 use crate::snapshot::{Inner, Snapshot};
@@ -334,6 +334,8 @@ async fn repack(
     let wanted: Vec<(usize, Block)> = wanted.into_iter().collect();
     let decoded = inner.blocks(&wanted).await?;
     let statistics = options.statistics;
+    let mut packings = Packings::new(&options.packing, &inner.backend.registry);
+    live.iter().for_each(|live| packings.add(&live.meta));
     let mut items = Vec::with_capacity(live.len());
     for live in live {
         let meta = &*live.meta;
@@ -343,7 +345,10 @@ async fn repack(
         let values = reshape(meta, &values, &found.extents, &found.visible)?;
         let values = reshape(meta, &values, &found.visible, &live.wanted)?;
         let raw = values.encode(&meta.dtype)?;
+        let (packing, planes) = packings.of(meta, &live.wanted);
         items.push(Item {
+            packing,
+            planes,
             array_id: meta.id,
             chunk: live.number,
             lane: meta.dtype.lane(),
@@ -351,5 +356,5 @@ async fn repack(
             raw: Cow::Owned(raw),
         });
     }
-    inner.backend.install(|| blocks.pack(&items, &options.packing, options.block_bytes, rows))
+    inner.backend.install(|| blocks.pack(&items, packings.list(), options.block_bytes, rows))
 }

@@ -310,6 +310,8 @@ pub(crate) enum Target<'a> {
 pub(crate) enum Source<'a> {
     Fixed(&'a [u8]),
     Variable(&'a [Vec<u8>]),
+    /// One element, wherever one is asked for.
+    Every(&'a [u8]),
 }
 
 impl Values {
@@ -479,6 +481,22 @@ pub(crate) fn check_fixed(
     Ok(())
 }
 
+/// Checks the bytes of one element, which have the width of its type.
+pub(crate) fn check_element(dtype: &DType, element: &[u8]) -> std::result::Result<(), String> {
+    match dtype {
+        DType::Bool if element.iter().any(|byte| *byte > 1) => {
+            Err("a `bool` element is neither 0 nor 1".to_owned())
+        }
+        DType::Utf8 if std::str::from_utf8(element).is_err() => {
+            Err("a `utf8` element is not UTF-8".to_owned())
+        }
+        DType::List(_) if !element.len().is_multiple_of(list_unit(dtype)) => {
+            Err(format!("{} bytes are no elements of `{dtype}`", element.len()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A box of elements in memory: where it begins, how it is laid out, how much of it counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
@@ -537,6 +555,15 @@ fn transfer(
             let to = span(target, elements, width).and_then(|span| to.get_mut(span));
             let (from, to) = from.zip(to).ok_or_else(lost)?;
             to.copy_from_slice(from);
+        }
+        (Source::Every(element), Target::Fixed(to)) => {
+            let to = span(target, elements, width).and_then(|span| to.get_mut(span));
+            let to = to.filter(|_| element.len() == width).ok_or_else(lost)?;
+            to.chunks_exact_mut(width.max(1)).for_each(|slot| slot.copy_from_slice(element));
+        }
+        (Source::Every(element), Target::Variable(to)) => {
+            let to = span(target, elements, 1).and_then(|span| to.get_mut(span));
+            to.ok_or_else(lost)?.fill(element.to_vec());
         }
         (Source::Variable(from), Target::Variable(to)) => {
             let from = span(source, elements, 1).and_then(|span| from.get(span));

@@ -1,9 +1,12 @@
 //! What can go wrong with a store of arrays.
 
+#[cfg(feature = "convert")]
+use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use iac_codec::CodecError;
-use iac_format::FormatError;
+use iac_codec::{CodecError, CodecErrorKind};
+use iac_format::{ErrorKind, FormatError};
 
 /// The result of this crate's calls.
 pub type Result<T, E = ArrayError> = std::result::Result<T, E>;
@@ -127,6 +130,16 @@ pub enum ArrayError {
         #[from]
         source: FormatError,
     },
+    /// A file outside of any store could not be read or written.
+    #[error("{}: cannot {action}", .path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: Arc<std::io::Error>,
+    },
     /// The operating system refused threads, random numbers or memory.
     #[error("the system refused {what}: {reason}")]
     System {
@@ -138,6 +151,55 @@ pub enum ArrayError {
 }
 
 impl ArrayError {
+    /// What kind of failure this is, in the words that all crates of the workspace share.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Argument { .. } | Self::OutOfBounds { .. } => ErrorKind::Usage,
+            // A store that is not there is the system's matter, like a file.
+            Self::NotFound { what: "store", .. } => ErrorKind::Io,
+            Self::NotFound { .. } => ErrorKind::Usage,
+            Self::Exists { .. } => ErrorKind::Exists,
+            Self::TooLarge { .. } => ErrorKind::Limit,
+            Self::Corrupt { .. } => ErrorKind::Damaged,
+            Self::Unsupported { .. } | Self::NoConditionalPut => ErrorKind::Unsupported,
+            Self::UnknownCodec { .. } => ErrorKind::UnknownCodec,
+            Self::Codec { source } => match source.kind() {
+                CodecErrorKind::MissingFeature => ErrorKind::MissingFeature,
+                CodecErrorKind::Limit => ErrorKind::Limit,
+                _ => ErrorKind::Usage,
+            },
+            Self::Format { source } => source.kind(),
+            Self::Conflict { .. }
+            | Self::SnapshotExpired { .. }
+            | Self::Store { .. }
+            | Self::File { .. }
+            | Self::System { .. } => ErrorKind::Io,
+        }
+    }
+
+    /// Wraps what the system says of a file.
+    #[cfg(feature = "convert")]
+    pub(crate) fn file(
+        action: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(std::io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |error| Self::File { action, path, source: Arc::new(error) }
+    }
+
+    /// A foreign file that needs what is not known here.
+    #[cfg(feature = "convert")]
+    pub(crate) fn foreign(path: &Path, needs: impl Into<String>) -> Self {
+        Self::Unsupported { object: path.display().to_string(), reason: needs.into() }
+    }
+
+    /// A foreign file that is not what it should be.
+    #[cfg(feature = "convert")]
+    pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Corrupt { object: path.display().to_string(), reason: reason.into() }
+    }
+
     pub(crate) fn argument(reason: impl Into<String>) -> Self {
         Self::Argument { reason: reason.into() }
     }

@@ -1,7 +1,7 @@
 //! Publishing: changes become a layer, and the layer part of a version.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::error::{ArrayError, Result, u64_len};
 use crate::index::{Block, ChunkKind, ChunkRow};
 use crate::layer::{self, BuiltLayer, LayerId, LayerParts};
 use crate::manifest::{LayerEntry, Manifest};
-use crate::pack::{Blocks, Item};
+use crate::pack::{Blocks, Item, Packings};
 use crate::pending::{PendingChunk, reshape};
 use crate::snapshot::{Inner, Snapshot};
 use crate::stats::StoredStats;
 use crate::store::{ArrayStore, Attempt, newest};
 
 /// Times that publishing begins anew because others were faster.
-const TRIES: u32 = 16;
+pub(crate) const TRIES: u32 = 16;
 /// Layers from which on a store should be compacted.
 const MANY_LAYERS: usize = 32;
 
@@ -34,7 +34,8 @@ pub struct FlushReport {
     pub chunks: u64,
     /// Bytes of the new layer; 0 when there was nothing to publish.
     pub layer_bytes: u64,
-    /// Whether the store has so many layers (more than 32) that compacting pays.
+    /// Whether compacting pays: there are more than 32 layers, or more than a quarter of all
+    /// chunks are certainly hidden by newer ones or belong to no array any more.
     pub needs_compaction: bool,
 }
 
@@ -110,12 +111,12 @@ impl ArrayStore {
         })
     }
 
-    fn report(&self, chunks: u64, layer_bytes: u64) -> FlushReport {
+    pub(crate) fn report(&self, chunks: u64, layer_bytes: u64) -> FlushReport {
         FlushReport {
             version: self.base.version(),
             chunks,
             layer_bytes,
-            needs_compaction: self.base.layers() > MANY_LAYERS,
+            needs_compaction: self.base.layers() > MANY_LAYERS || self.base.inner.is_mostly_dead(),
         }
     }
 
@@ -190,6 +191,10 @@ impl ArrayStore {
             });
         }
         let base = self.base.layers() == 0;
+        let mut packings = Packings::new(&self.options.packing, &self.backend.registry);
+        for held in self.pending.values() {
+            packings.add(&held.meta);
+        }
         self.backend.install(|| {
             let shapes: Vec<Shape<'_>> = chunks
                 .par_iter()
@@ -205,20 +210,28 @@ impl ArrayStore {
                 .collect::<Result<_>>()?;
             let mut rows = Vec::with_capacity(chunks.len());
             let mut items = Vec::new();
-            for ((array_id, number, held, ..), shape) in chunks.iter().zip(shapes) {
+            for ((array_id, number, held, extents, _), shape) in chunks.iter().zip(shapes) {
                 let kind = match shape {
                     Shape::Erased => ChunkKind::Erased,
                     Shape::Constant(element) => ChunkKind::Constant(element),
                     Shape::Raw(raw, stats) => {
-                        let lane = held.meta.dtype.lane();
-                        items.push(Item { array_id: *array_id, chunk: *number, lane, raw, stats });
+                        let (packing, planes) = packings.of(&held.meta, extents);
+                        items.push(Item {
+                            array_id: *array_id,
+                            chunk: *number,
+                            lane: held.meta.dtype.lane(),
+                            raw,
+                            packing,
+                            planes,
+                            stats,
+                        });
                         continue;
                     }
                 };
                 rows.push(without_bytes(*array_id, *number, kind));
             }
             let mut blocks = Blocks::new();
-            blocks.pack(&items, &self.options.packing, self.options.block_bytes, &mut rows)?;
+            blocks.pack(&items, packings.list(), self.options.block_bytes, &mut rows)?;
             drop(items);
             rows.sort_unstable_by_key(|row| (row.array_id, row.chunk));
             let built = layer::build(LayerParts {
@@ -231,6 +244,26 @@ impl ArrayStore {
             })?;
             Ok((built, u64_len(rows.len())))
         })
+    }
+}
+
+impl Inner {
+    /// Whether more than a quarter of the chunks are of no use, as far as the catalogues tell: an
+    /// array cannot have more chunks in use than its grid has.
+    fn is_mostly_dead(&self) -> bool {
+        let mut written: HashMap<u64, u64> = HashMap::new();
+        for (id, row) in self.layers.iter().flat_map(|layer| &layer.rows) {
+            let sum = written.entry(*id).or_default();
+            *sum = sum.saturating_add(row.chunks_written);
+        }
+        let (mut all, mut dead) = (0_u64, 0_u64);
+        for (id, written) in written {
+            let node = self.catalogue.nodes.get(&id);
+            let most = node.and_then(|meta| meta.grid().ok()).map_or(0, |grid| grid.total());
+            all = all.saturating_add(written);
+            dead = dead.saturating_add(written.saturating_sub(most));
+        }
+        dead > all / 4
     }
 }
 

@@ -283,8 +283,5 @@ async fn verify_chunk(inner: &Inner, number: usize, row: &crate::index::ChunkRow
     let wanted: &[(usize, Block)] = &[(number, row.block)];
     let wanted = if row.kind == ChunkKind::Data { wanted } else { &[] };
     let blocks = inner.blocks(wanted).await?;
-    if row.kind != ChunkKind::Erased {
-        inner.chunk_values(&entry.meta, &found, &blocks)?;
-    }
-    Ok(())
+    inner.check_chunk(&entry.meta, &found, &blocks)
 }

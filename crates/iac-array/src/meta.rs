@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::attr::{Attr, MAX_VALUE_BYTES};
+use crate::codec::Packing;
 use crate::data::{ArrayData, Scalar, Values};
 use crate::dtype::DType;
 use crate::error::{ArrayError, Result, u64_len};
@@ -36,6 +37,7 @@ pub struct ArraySpec {
     pub(crate) dims: Option<Vec<String>>,
     pub(crate) fill: Option<ArrayData>,
     pub(crate) attrs: BTreeMap<String, Attr>,
+    pub(crate) packing: Option<String>,
 }
 
 impl ArraySpec {
@@ -49,7 +51,16 @@ impl ArraySpec {
             dims: None,
             fill: None,
             attrs: BTreeMap::new(),
+            packing: None,
         }
+    }
+
+    /// How chunks of this array are packed, whoever writes them; as the store's options say unless
+    /// set. A writer whose build or registry cannot encode so packs as its own options say.
+    #[must_use]
+    pub fn packing(mut self, packing: &Packing) -> Self {
+        self.packing = Some(packing.to_text());
+        self
     }
 
     /// The shape of a chunk, no axis of it zero.
@@ -110,6 +121,8 @@ pub struct ArrayMeta {
     pub(crate) dims: Vec<String>,
     pub(crate) fill: Option<Vec<u8>>,
     pub(crate) attrs: BTreeMap<String, Attr>,
+    /// How chunks are packed, as a text; as the writer's options say where there is none.
+    pub(crate) packing: Option<String>,
 }
 
 impl ArrayMeta {
@@ -133,6 +146,7 @@ impl ArrayMeta {
             dims,
             fill: fill.filter(|fill| fill.iter().any(|byte| *byte != 0)),
             attrs: spec.attrs,
+            packing: spec.packing,
         };
         meta.check().map_err(ArrayError::argument)?;
         meta.check_chunk_bytes()?;
@@ -150,6 +164,7 @@ impl ArrayMeta {
             dims: Vec::new(),
             fill: None,
             attrs: BTreeMap::new(),
+            packing: None,
         }
     }
 
@@ -164,6 +179,9 @@ impl ArrayMeta {
             && fill.len() != width
         {
             return Err(format!("a fill value of {} bytes for `{}`", fill.len(), self.dtype));
+        }
+        if let Some(fill) = &self.fill {
+            crate::data::check_element(&self.dtype, fill)?;
         }
         for (key, value) in &self.attrs {
             let length = match value {

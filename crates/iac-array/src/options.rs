@@ -1,19 +1,21 @@
 //! Where a store lies, and how it is read and written.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use iac_codec::Registry;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use rayon::ThreadPool;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::backend::{Backend, store_error};
 use crate::cache::ArrayCache;
 use crate::codec::Packing;
 use crate::error::{ArrayError, Result};
+use crate::per_process::PerProcess;
 
 /// How a store is read and written; the default is Zstandard at level 3 behind `shuffle`, and 256
 /// MiB of cache.
@@ -31,7 +33,7 @@ impl Default for StoreOptions {
     fn default() -> Self {
         let packing = Packing::zstd(3).unwrap_or_else(|_| Packing::lz4());
         Self {
-            packing: packing.with_filters(&[crate::codec::Filter::Shuffle]),
+            packing: packing.with_filters(&[crate::Filter::Shuffle]),
             block_bytes: 1 << 20,
             statistics: true,
             registry: None,
@@ -84,6 +86,19 @@ impl StoreOptions {
         self
     }
 
+    /// Threads of the store's own, so many.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::System`] when the system has none to give.
+    pub fn workers(self, workers: NonZeroUsize) -> Result<Self> {
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(workers.get())
+            .build()
+            .map_err(|error| ArrayError::System { what: "threads", reason: error.to_string() })?;
+        Ok(self.pool(Arc::new(pool)))
+    }
+
     pub(crate) fn backend(&self, store: Arc<dyn ObjectStore>, root: &str) -> Result<Arc<Backend>> {
         let root = Path::parse(root)
             .map_err(|error| ArrayError::argument(format!("`{root}` is no path: {error}")))?;
@@ -93,7 +108,7 @@ impl StoreOptions {
             registry: self.registry.clone().unwrap_or_else(|| Arc::new(Registry::builtin())),
             cache: self.cache.clone(),
             pool: self.pool.clone(),
-            own_pool: OnceLock::new(),
+            own_pool: PerProcess::default(),
         }))
     }
 }

@@ -1,13 +1,17 @@
 //! Making blocks out of chunks: packing small ones together and compressing on several threads.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use bytes::Bytes;
+use iac_codec::Registry;
 use rayon::prelude::*;
 
 use crate::codec::{BlockCodec, Packing};
 use crate::error::{ArrayError, Result, u64_len};
 use crate::index::{Block, ChunkKind, ChunkRow};
+use crate::meta::ArrayMeta;
+use crate::planes::Planes;
 use crate::stats::StoredStats;
 
 /// A chunk that is to be stored.
@@ -17,7 +21,52 @@ pub(crate) struct Item<'a> {
     /// Bytes of the numbers in it.
     pub(crate) lane: usize,
     pub(crate) raw: Cow<'a, [u8]>,
+    /// How it is packed, by its number in the list of packings.
+    pub(crate) packing: usize,
+    /// How it is images, if it is to be packed as such.
+    pub(crate) planes: Option<Planes>,
     pub(crate) stats: Option<Box<StoredStats>>,
+}
+
+/// The packings of a layer in the making: that of the options first, then those of arrays that
+/// have their own.
+pub(crate) struct Packings<'a> {
+    list: Vec<Packing>,
+    by_text: HashMap<String, usize>,
+    registry: &'a Registry,
+}
+
+impl<'a> Packings<'a> {
+    pub(crate) fn new(own: &Packing, registry: &'a Registry) -> Self {
+        Self { list: vec![own.clone()], by_text: HashMap::new(), registry }
+    }
+
+    /// Takes up the packing of an array; one that cannot encode here is that of the options.
+    pub(crate) fn add(&mut self, meta: &ArrayMeta) {
+        let Some(text) = meta.packing.as_ref().filter(|text| !self.by_text.contains_key(*text))
+        else {
+            return;
+        };
+        let number = match Packing::from_text(text, self.registry) {
+            Some(packing) => {
+                self.list.push(packing);
+                self.list.len().saturating_sub(1)
+            }
+            None => 0,
+        };
+        self.by_text.insert(text.clone(), number);
+    }
+
+    /// The number of an array's packing, and how a chunk of it is images.
+    pub(crate) fn of(&self, meta: &ArrayMeta, extents: &[u64]) -> (usize, Option<Planes>) {
+        let text = meta.packing.as_ref();
+        let number = text.and_then(|text| self.by_text.get(text)).copied().unwrap_or(0);
+        (number, self.list.get(number).and_then(|packing| packing.planes(meta, extents)))
+    }
+
+    pub(crate) fn list(&self) -> &[Packing] {
+        &self.list
+    }
 }
 
 /// Blocks and codecs of a layer in the making.
@@ -56,25 +105,32 @@ impl Blocks {
     pub(crate) fn pack(
         &mut self,
         items: &[Item<'_>],
-        packing: &Packing,
+        packings: &[Packing],
         block_bytes: u64,
         rows: &mut Vec<ChunkRow>,
     ) -> Result<()> {
         let groups = groups(items, block_bytes);
         let mut codecs = Vec::with_capacity(groups.len());
         for group in &groups {
-            let codec = packing.for_lane(group.first().map_or(1, |item| item.lane));
-            let number = self.codec(&codec).ok_or(ArrayError::TooLarge {
-                what: "number of codecs in a layer",
-                found: 256,
-                allowed: 255,
-            })?;
-            codecs.push((codec, number));
+            let first = group.first();
+            let packing = first.and_then(|item| packings.get(item.packing));
+            let packing = packing.ok_or_else(|| ArrayError::argument("a chunk has no packing"))?;
+            let codec = packing.for_lane(first.map_or(1, |item| item.lane));
+            let number = self.codec(&codec).ok_or_else(too_many)?;
+            let images = first.and_then(|item| item.planes).zip(packing.for_images());
+            let images = match images {
+                Some((planes, codec)) => {
+                    let number = self.codec(&codec).ok_or_else(too_many)?;
+                    Some((planes, codec, number))
+                }
+                None => None,
+            };
+            codecs.push((codec, number, images));
         }
         let jobs: Vec<_> = groups.into_iter().zip(codecs).collect();
         let packed: Vec<Result<(Vec<ChunkRow>, Vec<u8>)>> = jobs
             .into_par_iter()
-            .map(|(group, (codec, number))| block(group, &codec, number))
+            .map(|(group, (codec, number, images))| block(group, &codec, number, images.as_ref()))
             .collect();
         for result in packed {
             let (mut chunks, bytes) = result?;
@@ -95,8 +151,9 @@ fn groups<'a, 'b>(items: &'b [Item<'a>], block_bytes: u64) -> Vec<&'b [Item<'a>]
     };
     for (at, item) in items.iter().enumerate() {
         let raw = u64_len(item.raw.len());
-        let other = items.get(from).is_some_and(|first| first.lane != item.lane);
-        let large = raw >= block_bytes / 2;
+        let alike = |first: &Item<'_>| first.lane == item.lane && first.packing == item.packing;
+        let other = items.get(from).is_some_and(|first| !alike(first));
+        let large = raw >= block_bytes / 2 || item.planes.is_some();
         if large || other || bytes.saturating_add(raw) > block_bytes {
             close(from, at, &mut groups);
             (from, bytes) = (at, 0);
@@ -112,7 +169,16 @@ fn groups<'a, 'b>(items: &'b [Item<'a>], block_bytes: u64) -> Vec<&'b [Item<'a>]
     groups
 }
 
-fn block(group: &[Item<'_>], codec: &BlockCodec, number: u8) -> Result<(Vec<ChunkRow>, Vec<u8>)> {
+fn too_many() -> ArrayError {
+    ArrayError::TooLarge { what: "number of codecs in a layer", found: 256, allowed: 255 }
+}
+
+fn block(
+    group: &[Item<'_>],
+    codec: &BlockCodec,
+    number: u8,
+    images: Option<&(Planes, BlockCodec, u8)>,
+) -> Result<(Vec<ChunkRow>, Vec<u8>)> {
     let raw: Cow<'_, [u8]> = match group {
         [only] => Cow::Borrowed(&*only.raw),
         many => {
@@ -125,10 +191,18 @@ fn block(group: &[Item<'_>], codec: &BlockCodec, number: u8) -> Result<(Vec<Chun
         |found| ArrayError::TooLarge { what: "block (bytes)", found, allowed: u64::from(u32::MAX) };
     let length = |bytes: usize| u32::try_from(bytes).map_err(|_| too_large(u64_len(bytes)));
     let raw_length = length(raw.len())?;
-    let encoded = codec.encode(&raw)?;
-    let (stored, codec) = match encoded {
-        Some(stored) => (stored, number),
-        None => (raw.into_owned(), 0),
+    let image = match images {
+        Some((planes, codec, number)) => {
+            codec.encode_planes(*planes, &raw)?.map(|stored| (stored, *number))
+        }
+        None => None,
+    };
+    let (stored, codec) = match image {
+        Some(image) => image,
+        None => match codec.encode(&raw)? {
+            Some(stored) => (stored, number),
+            None => (raw.into_owned(), 0),
+        },
     };
     let block = Block {
         offset: 0,

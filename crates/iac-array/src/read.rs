@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::backend::is_missing;
 use crate::cache::{Entry, Key};
 use crate::data::{
-    Place, Source, Target, Values, check_fixed, copy_out, decode_variable, fill_bytes,
+    Place, Source, Target, Values, check_element, check_fixed, copy_out, decode_variable,
 };
 use crate::error::{ArrayError, Result, u64_len, usize_len};
 use crate::grid::{Grid, Selection, product};
@@ -124,15 +124,28 @@ impl Inner {
         let (Some(open), Some(path)) = (self.layers.get(layer), self.paths.get(layer)) else {
             return Ok(loaded);
         };
+        let cache = &self.backend.cache;
         let mut missing = Vec::new();
         for number in numbers {
-            match self.backend.cache.get(Key::Batch(open.id, *number)) {
+            match cache.get(Key::Batch(open.id, *number)) {
                 Some(Entry::Batch(rows)) => {
                     loaded.insert(*number, rows);
                 }
                 _ => missing.extend(open.batches.get(*number).map(|place| (*number, place))),
             }
         }
+        if missing.is_empty() {
+            return Ok(loaded);
+        }
+        let keys = missing.iter().map(|(number, _)| Key::Batch(open.id, *number)).collect();
+        let _loading = cache.load(keys).await;
+        missing.retain(|(number, _)| match cache.get(Key::Batch(open.id, *number)) {
+            Some(Entry::Batch(rows)) => {
+                loaded.insert(*number, rows);
+                false
+            }
+            _ => true,
+        });
         let wanted: Vec<_> = (missing.iter())
             .map(|(_, place)| {
                 let start = open.layout.index_table.offset.saturating_add(place.offset);
@@ -151,7 +164,7 @@ impl Inner {
         };
         for ((number, _), rows) in missing.iter().zip(decoded) {
             let rows = Arc::new(rows?);
-            self.backend.cache.put(Key::Batch(open.id, *number), Entry::Batch(Arc::clone(&rows)));
+            cache.put(Key::Batch(open.id, *number), Entry::Batch(Arc::clone(&rows)));
             loaded.insert(*number, rows);
         }
         Ok(loaded)
@@ -231,6 +244,20 @@ impl Inner {
                 _ => missing.push((*layer, *block)),
             }
         }
+        if missing.is_empty() {
+            return Ok(blocks);
+        }
+        let key = |(layer, block): &(usize, Block)| {
+            self.layers.get(*layer).map(|layer| Key::Block(layer.id, *block))
+        };
+        let _loading = self.backend.cache.load(missing.iter().filter_map(key).collect()).await;
+        missing.retain(|wanted| match key(wanted).and_then(|key| self.backend.cache.get(key)) {
+            Some(Entry::Block(bytes)) => {
+                blocks.insert(*wanted, bytes);
+                false
+            }
+            _ => true,
+        });
         let stored = self.stored_blocks(&missing).await?;
         let pairs: Vec<_> = missing.iter().zip(stored).collect();
         let decode = |((layer, block), stored): (&(usize, Block), Bytes)| {
@@ -311,10 +338,16 @@ impl Inner {
             .collect::<Result<_>>()?;
         if let Target::Variable(values) = &mut request.target {
             for (piece, bytes) in &sources {
-                let decoded = self.decode_values(meta, &piece.found, bytes)?;
+                let decoded;
+                let source = if piece.is_constant() {
+                    Source::Every(bytes)
+                } else {
+                    decoded = self.decode_values(meta, &piece.found, bytes)?;
+                    Source::Variable(&decoded)
+                };
                 let place = piece.place();
                 let mut target = Target::Variable(values);
-                copy_out(Source::Variable(&decoded), place, &mut target, &request.selection, 1)?;
+                copy_out(source, place, &mut target, &request.selection, 1)?;
             }
             return Ok(());
         }
@@ -328,7 +361,11 @@ impl Inner {
         let copy = |bytes: &mut [u8], own: &Selection| {
             for (piece, source) in &sources {
                 let mut target = Target::Fixed(bytes);
-                copy_out(Source::Fixed(source), piece.place(), &mut target, own, width)?;
+                let source = match piece.is_constant() {
+                    true => Source::Every(source),
+                    false => Source::Fixed(source),
+                };
+                copy_out(source, piece.place(), &mut target, own, width)?;
             }
             Ok(())
         };
@@ -353,7 +390,8 @@ impl Inner {
         })
     }
 
-    /// The bytes of a chunk, checked against its shape where elements have one width.
+    /// The bytes of a chunk, checked against its shape where elements have one width; of a constant
+    /// chunk those of one element.
     pub(crate) fn chunk_bytes(
         &self,
         meta: &ArrayMeta,
@@ -380,17 +418,12 @@ impl Inner {
                 block.slice(from..end)
             }
             ChunkKind::Constant(element) => {
-                let Some(width) = meta.dtype.width() else {
-                    return Ok(Bytes::copy_from_slice(element));
-                };
-                if element.len() != width {
+                let width = meta.dtype.width();
+                if width.is_some_and(|width| element.len() != width) {
                     return Err(corrupt(format!("its element has {} bytes", element.len())));
                 }
-                let length = elements.checked_mul(u64_len(width));
-                let length = length.ok_or_else(|| corrupt("it is too large".to_owned()))?;
-                let mut bytes = crate::error::zeroed("chunk", length)?;
-                fill_bytes(&mut bytes, width, Some(element));
-                return Ok(Bytes::from(bytes));
+                check_element(&meta.dtype, element).map_err(corrupt)?;
+                return Ok(Bytes::copy_from_slice(element));
             }
             ChunkKind::Erased => return Ok(Bytes::new()),
         };
@@ -403,14 +436,22 @@ impl Inner {
     /// The elements of a chunk whose elements differ in length.
     fn decode_values(&self, meta: &ArrayMeta, found: &Found, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let elements = product(&found.extents).unwrap_or(u64::MAX);
-        if matches!(found.row.kind, ChunkKind::Constant(_)) {
-            return match Values::filled(&meta.dtype, Some(bytes), elements)? {
-                Values::Variable(values) => Ok(values),
-                Values::Fixed(_) => Ok(Vec::new()),
-            };
-        }
         decode_variable(&meta.dtype, bytes, elements)
             .map_err(|reason| self.chunk_error(meta, found, &reason))
+    }
+
+    /// Finds out whether a chunk can be read, without taking memory for chunks of one value.
+    pub(crate) fn check_chunk(
+        &self,
+        meta: &ArrayMeta,
+        found: &Found,
+        blocks: &BTreeMap<(usize, Block), Bytes>,
+    ) -> Result<()> {
+        let bytes = self.chunk_bytes(meta, found, blocks)?;
+        if meta.dtype.width().is_none() && found.row.kind == ChunkKind::Data {
+            self.decode_values(meta, found, &bytes)?;
+        }
+        Ok(())
     }
 
     /// The elements of a found chunk.
@@ -421,6 +462,10 @@ impl Inner {
         blocks: &BTreeMap<(usize, Block), Bytes>,
     ) -> Result<Values> {
         let bytes = self.chunk_bytes(meta, found, blocks)?;
+        if matches!(found.row.kind, ChunkKind::Constant(_)) {
+            let elements = product(&found.extents).unwrap_or(u64::MAX);
+            return Values::filled(&meta.dtype, Some(&bytes), elements);
+        }
         match meta.dtype.width() {
             Some(_) => Ok(Values::Fixed(bytes.to_vec())),
             None => self.decode_values(meta, found, &bytes).map(Values::Variable),
@@ -446,6 +491,10 @@ impl Inner {
 }
 
 impl Piece {
+    const fn is_constant(&self) -> bool {
+        matches!(self.found.row.kind, ChunkKind::Constant(_))
+    }
+
     fn place(&self) -> Place<'_> {
         Place { origin: &self.origin, extents: &self.found.extents, visible: &self.found.visible }
     }
@@ -496,9 +545,6 @@ fn window(pieces: &[Piece]) -> usize {
         if row.kind == ChunkKind::Data {
             stored = stored.saturating_add(u64::from(row.block.length));
             raw = raw.saturating_add(u64::from(row.block.raw_length));
-        } else {
-            let elements = product(&piece.found.extents).unwrap_or(u64::MAX);
-            raw = raw.saturating_add(elements.saturating_mul(8));
         }
         if number > 0 && (stored > WINDOW_STORED || raw > WINDOW_RAW) {
             return number;

@@ -153,6 +153,13 @@ impl Snapshot {
         self.inner.layers.len()
     }
 
+    /// Bytes of these layers.
+    #[must_use]
+    pub fn layer_bytes(&self) -> u64 {
+        let layers = &self.inner.manifest.layers;
+        layers.iter().fold(0, |all, layer| all.saturating_add(layer.bytes))
+    }
+
     /// Names of all arrays and groups, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.inner.catalogue.by_name.keys().map(String::as_str).filter(|name| !name.is_empty())

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use iac_array::blocking::{ArrayStore, Snapshot};
 use iac_array::{
-    ArrayData, ArrayError, ArraySpec, Attr, CompactPolicy, DType, Location, NodeKind, Packing,
-    StoreOptions, TimeUnit,
+    ArrayData, ArrayError, ArraySpec, Attr, CompactPolicy, DType, Filter, Location, NodeKind,
+    Packing, StoreOptions, TimeUnit,
 };
 use iac_codec::{ByteCodec, Codec, CodecError, Limits, Parameters, Registry};
 use ndarray::{arr0, array};
@@ -310,4 +310,48 @@ fn a_codec_of_the_caller_is_read_by_those_who_know_it() {
         matches!(error, ArrayError::UnknownCodec { ref name } if name == "test.runs"),
         "{error}"
     );
+}
+
+#[test]
+fn an_array_keeps_its_own_packing_whoever_writes_it() {
+    let memory = Arc::new(object_store::memory::InMemory::new());
+    let place = || {
+        let store = Arc::clone(&memory) as Arc<dyn object_store::ObjectStore>;
+        Location::object_store(store, "")
+    };
+    let numbers: ndarray::Array1<u32> = (0..100_000_u32).map(|at| at % 7 * 1000).collect();
+    let tight = Packing::zstd(19).unwrap().with_filters(&[Filter::BitShuffle]);
+    let loose = StoreOptions::default().packing(Packing::none());
+    let mut store = ArrayStore::create(place(), loose.clone()).unwrap();
+    let spec = ArraySpec::new(DType::UInt32, &[100_000]).chunks(&[10_000]);
+    store.define("tight", spec.clone().packing(&tight)).unwrap();
+    store.define("loose", spec).unwrap();
+    store.flush().unwrap();
+    let mut store = ArrayStore::open(place(), loose).unwrap();
+    store.write("tight", &[0], &numbers).unwrap();
+    let small = store.flush().unwrap().layer_bytes;
+    store.write("loose", &[0], &numbers).unwrap();
+    let large = store.flush().unwrap().layer_bytes;
+    assert!(large > 400_000 && small < large / 3, "{small} and {large}");
+    for name in ["tight", "loose"] {
+        let found = store.read_all(name).unwrap().to_ndarray::<u32>().unwrap();
+        assert_eq!(found, numbers.clone().into_dyn());
+    }
+}
+
+#[test]
+fn chunks_that_are_hidden_or_deleted_ask_for_compaction() {
+    let mut store = memory();
+    for name in ["a", "b"] {
+        store.define(name, ArraySpec::new(DType::Int32, &[400]).chunks(&[100])).unwrap();
+        store.write(name, &[0], (0..400).collect::<ndarray::Array1<i32>>()).unwrap();
+    }
+    assert!(!store.flush().unwrap().needs_compaction);
+    store.write("a", &[0], (5..105).collect::<ndarray::Array1<i32>>()).unwrap();
+    assert!(!store.flush().unwrap().needs_compaction, "one chunk of nine");
+    store.delete("b").unwrap();
+    assert!(store.flush().unwrap().needs_compaction);
+    assert!(!store.compact(CompactPolicy::All).unwrap().needs_compaction);
+    store.write("a", &[0], (7..407).collect::<ndarray::Array1<i32>>()).unwrap();
+    assert!(store.flush().unwrap().needs_compaction);
 }

@@ -46,6 +46,17 @@ fn writer_that_is_to_be_killed() {
 
 #[test]
 fn killed_writers_leave_whole_versions() {
+    kill_writers(KILLS);
+}
+
+/// For `make soak`: minutes.
+#[test]
+#[ignore = "takes minutes"]
+fn five_hundred_killed_writers_leave_whole_versions() {
+    kill_writers(500);
+}
+
+fn kill_writers(kills: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     let options = StoreOptions::default();
@@ -56,7 +67,7 @@ fn killed_writers_leave_whole_versions() {
     }
     store.flush().unwrap();
     let mut reached = 0;
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "writer_that_is_to_be_killed", "--nocapture", "--test-threads=1"])
             .env(FOLDER, path)
@@ -79,4 +90,5 @@ fn killed_writers_leave_whole_versions() {
         reached = number;
     }
     assert!(reached > 0, "no writer lived long enough to publish");
+    println!("{kills} writers were killed, the last version has number {reached}");
 }

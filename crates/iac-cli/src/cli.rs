@@ -90,6 +90,8 @@ pub(crate) enum Command {
     Dicom(crate::commands::dicom::DicomArgs),
     #[cfg(feature = "wsi")]
     Wsi(crate::commands::wsi::WsiArgs),
+    #[cfg(feature = "arrays")]
+    Arrays(crate::commands::arrays::ArraysArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
 }

@@ -178,6 +178,31 @@ impl From<iatrocache::adapters::AdapterError> for Failure {
     }
 }
 
+#[cfg(feature = "arrays")]
+impl From<iatrocache::arrays::ArrayError> for Failure {
+    fn from(error: iatrocache::arrays::ArrayError) -> Self {
+        // What the system or an object store said is in the sources.
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        let mut report = Report::new(error.kind(), human_safe(&message));
+        match &error {
+            iatrocache::arrays::ArrayError::Exists { what: "file", .. } => {
+                report.hint = Some("--overwrite replaces it".to_owned());
+            }
+            iatrocache::arrays::ArrayError::File { path, .. } => {
+                report.path = Some(path.to_string_lossy().into_owned());
+            }
+            _ => {}
+        }
+        report.into()
+    }
+}
+
 /// Carries a failure of this program out of a library call whose callback met it.
 #[derive(Debug, Default)]
 pub(crate) struct Relay(Option<Failure>);

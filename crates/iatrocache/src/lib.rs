@@ -100,6 +100,7 @@
 //! | `volumes` | series of DICOM images as volumes, labels on them, export to NIfTI |
 //! | `object-store` | packs in S3, Google Cloud Storage, Azure and on web servers (`reader::object`, `ops::object`) |
 //! | `wsi` | packs of one whole slide (the module `adapters`); on by default. `wsi-icc`: colours by the slide's own profile |
+//! | `arrays` | stores of n-dimensional arrays with versions (the module `arrays`) |
 //! | `ndarray` | rows of fixed packs as arrays of the crate `ndarray` |
 //! | `full` | every codec with its best backend |
 //!
@@ -109,6 +110,9 @@ pub use {arrow_array, arrow_schema, bytes, serde_json};
 
 #[doc(inline)]
 pub use iac_adapters as adapters;
+#[cfg(feature = "arrays")]
+#[doc(inline)]
+pub use iac_array as arrays;
 #[doc(inline)]
 pub use iac_codec as codec;
 #[doc(inline)]

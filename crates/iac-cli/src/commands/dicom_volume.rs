@@ -30,7 +30,7 @@ use crate::progress::{Shown, Unit};
 /// thickness. A stack with gaps, slices in one place or unlike distances is refused unless --uneven
 /// or --duplicates says otherwise; nothing is ever filled in. The file is NIfTI (.nii, .nii.gz),
 /// NumPy (.npy, [slice, row, column]) or a picture of three planes through the middle (.png), by its
-/// name. Instead of a pack, one DICOM file with uncompressed frames can be named.
+/// name; a name that ends in .arrays is a store, which the volume is added to. Instead of a pack, one DICOM file with uncompressed frames can be named.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -85,6 +85,10 @@ pub(crate) struct VolumeArgs {
     /// Labels from the segmentation in this row, on the series that it refers to
     #[arg(long, value_name = "ROW")]
     segmentation: Option<u64>,
+    /// Name of the array in a store (.arrays) [default: volume, or labels]
+    #[cfg(feature = "volume-arrays")]
+    #[arg(long, value_name = "NAME")]
+    array: Option<String>,
     /// Replace an existing file
     #[arg(long)]
     overwrite: bool,
@@ -377,14 +381,21 @@ enum Kind {
     Nifti,
     Npy,
     Png,
+    #[cfg(feature = "volume-arrays")]
+    Arrays,
 }
 
 fn kind(path: &Path) -> Result<Kind> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
     let name = name.unwrap_or_default();
-    for (ending, kind) in
-        [(".nii", Kind::Nifti), (".nii.gz", Kind::Nifti), (".npy", Kind::Npy), (".png", Kind::Png)]
-    {
+    for (ending, kind) in [
+        (".nii", Kind::Nifti),
+        (".nii.gz", Kind::Nifti),
+        (".npy", Kind::Npy),
+        (".png", Kind::Png),
+        #[cfg(feature = "volume-arrays")]
+        (".arrays", Kind::Arrays),
+    ] {
         if name.ends_with(ending) {
             return Ok(kind);
         }
@@ -429,6 +440,13 @@ fn write(
     match (kind, &picture) {
         (Kind::Nifti, _) => volume.save_nifti(path, &save)?,
         (Kind::Npy, _) => volume.save_npy(path, &save)?,
+        #[cfg(feature = "volume-arrays")]
+        (Kind::Arrays, _) => {
+            let (spec, data) = drawn.map_or_else(|| volume.to_array(), LabelVolume::to_array);
+            let name = if drawn.is_some() { "labels" } else { "volume" };
+            let name = arguments.array.as_deref().unwrap_or(name);
+            super::arrays::add(path, name, spec, data, common)?;
+        }
         (Kind::Png, Some(picture)) => {
             let options = PlaneOptions::default().with_window(arguments.window);
             save_planes(picture, drawn, &options, path, arguments)?;

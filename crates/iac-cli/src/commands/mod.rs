@@ -1,5 +1,7 @@
 //! The commands, one module each.
 
+#[cfg(feature = "arrays")]
+pub(crate) mod arrays;
 pub(crate) mod bench;
 pub(crate) mod cat;
 mod codec;
@@ -85,6 +87,8 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Dicom(arguments) => dicom::run(arguments, common),
         #[cfg(feature = "wsi")]
         Command::Wsi(arguments) => wsi::run(arguments, common),
+        #[cfg(feature = "arrays")]
+        Command::Arrays(arguments) => arrays::run(arguments, common),
         Command::Demo(arguments) => demo::run(arguments, common),
         Command::Completions(arguments) => completions::run(arguments),
     }

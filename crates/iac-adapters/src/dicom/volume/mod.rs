@@ -32,6 +32,8 @@ mod save;
 mod segmentation;
 mod slice;
 mod stack;
+#[cfg(feature = "volume-arrays")]
+mod store;
 #[cfg(test)]
 mod tests;
 mod words;

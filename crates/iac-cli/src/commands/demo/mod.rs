@@ -1,5 +1,7 @@
 //! `iac demo`: a made-up cohort, packed, verified, read back and measured.
 
+#[cfg(feature = "arrays")]
+mod arrays;
 mod cohort;
 mod measure;
 #[cfg(feature = "text")]
@@ -58,7 +60,9 @@ With --json, one object: {\"files\",\"source_bytes\",\"pack_bytes\",\"pack_secon
 \"tiles\":{\"tiles\",\"slides\",\"file_bytes\",\"sheet_bytes\",\"reads_per_second\"} or {\"skipped\"},
 \"features\":{\"rows\",\"dim\",\"dtype\",\"file_bytes\",\"reads_per_second\"},
 \"slide\":{\"width\",\"height\",\"source_bytes\",\"file_bytes\",\"stored_tiles\",\"background_tiles\",
-\"region_seconds\",\"thumbnail_seconds\"},\"pack\"} (\"pack\" only with --dir).")]
+\"region_seconds\",\"thumbnail_seconds\"},
+\"arrays\":{\"shape\",\"raw_bytes\",\"store_bytes\",\"chunks\",\"chunks_with_bone\"},\"pack\"} (\"pack\" only
+with --dir).")]
 pub(crate) struct DemoArgs {
     /// Keep what is made in this folder
     #[arg(long, value_name = "DIR")]
@@ -81,6 +85,8 @@ struct Done {
     scans: scans::Scans,
     #[cfg(feature = "wsi-import")]
     slide: slide::Slide,
+    #[cfg(feature = "arrays")]
+    arrays: arrays::Arrays,
 }
 
 pub(crate) fn run(arguments: &DemoArgs, common: &Common) -> Result<ExitCode> {
@@ -135,6 +141,8 @@ fn check_free(dir: &Path) -> Result<()> {
     let names = names.into_iter().chain(tiles::NAMES);
     #[cfg(feature = "wsi-import")]
     let names = names.into_iter().chain(slide::NAMES);
+    #[cfg(feature = "arrays")]
+    let names = names.into_iter().chain(arrays::NAMES);
     for name in names {
         let path = dir.join(name);
         if path.symlink_metadata().is_ok() {
@@ -219,6 +227,8 @@ fn work(home: &Path, common: &Common) -> Result<Done> {
         scans: scans::pack_scans(SCANS.map(|name| home.join(name)), common)?,
         #[cfg(feature = "wsi-import")]
         slide: slide::pack_slide(slide::NAMES.map(|name| home.join(name)), common)?,
+        #[cfg(feature = "arrays")]
+        arrays: arrays::store_volume(home, common)?,
     })
 }
 
@@ -293,6 +303,10 @@ fn document(done: &Done, kept: Option<&Path>) -> Value {
     if let Some(members) = document.as_object_mut() {
         members.insert("slide".into(), done.slide.document());
     }
+    #[cfg(feature = "arrays")]
+    if let Some(members) = document.as_object_mut() {
+        members.insert("arrays".into(), done.arrays.document());
+    }
     if let (Some(dir), Some(members)) = (kept, document.as_object_mut()) {
         members.insert("pack".into(), shown(&dir.join(PACK)).into());
     }
@@ -342,6 +356,8 @@ fn page(done: &Done, kept: Option<&Path>, out: &mut Out) -> Result<()> {
     out.line(&done.scans.line())?;
     #[cfg(feature = "wsi-import")]
     out.line(&done.slide.line())?;
+    #[cfg(feature = "arrays")]
+    out.line(&done.arrays.line())?;
     out.line("")?;
     let title = out.bold(&format!(
         "{:<36}{:>14}{:>12}",
@@ -394,6 +410,8 @@ fn next(kept: Option<&Path>, out: &mut Out) -> Result<()> {
         format!("iac verify {pack}"),
         #[cfg(feature = "text")]
         format!("iac text show {} P001 --list", quoted(&dir.join(NOTES_PACK))),
+        #[cfg(feature = "arrays")]
+        format!("iac arrays info {} ct", quoted(&dir.join(arrays::NAMES[0]))),
     ] {
         out.line(&format!("  {command}"))?;
     }

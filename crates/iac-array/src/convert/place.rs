@@ -1,0 +1,82 @@
+//! Files that appear whole or not at all.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use super::ExportOptions;
+use crate::blocking::Snapshot;
+use crate::error::{ArrayError, Result};
+use crate::options::{Location, StoreOptions};
+
+/// Has a file written under a temporary name, and gives it its own.
+pub(super) fn publish(
+    path: &Path,
+    overwrite: bool,
+    write: impl FnOnce(&mut BufWriter<NamedTempFile>) -> Result<()>,
+) -> Result<()> {
+    if !overwrite {
+        check_free(path)?;
+    }
+    let folder = folder_of(path);
+    std::fs::create_dir_all(folder).map_err(ArrayError::file("make the folder", folder))?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".iac.").suffix(".part");
+    // What an ordinary new file would get; the system takes the umask off.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let file = builder.tempfile_in(folder).map_err(ArrayError::file("create the file", path))?;
+    let mut out = BufWriter::with_capacity(1 << 18, file);
+    write(&mut out)?;
+    let failed = || ArrayError::file("write the file", path);
+    let file = out.into_inner().map_err(|error| failed()(error.into_error()))?;
+    file.as_file().sync_all().map_err(failed())?;
+    let published = if overwrite { file.persist(path) } else { file.persist_noclobber(path) };
+    match published {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
+        Err(error) => Err(failed()(error.error)),
+    }
+}
+
+/// Opens a file for reading, with its length.
+pub(super) fn open(path: &Path) -> Result<(File, u64)> {
+    let file = File::open(path).map_err(ArrayError::file("open the file", path))?;
+    let length = file.metadata().map_err(ArrayError::file("open the file", path))?.len();
+    Ok((file, length))
+}
+
+pub(super) fn check_free(path: &Path) -> Result<()> {
+    if path.symlink_metadata().is_ok() {
+        return Err(exists(path));
+    }
+    Ok(())
+}
+
+pub(super) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn exists(path: &Path) -> ArrayError {
+    ArrayError::Exists { what: "file", name: path.display().to_string() }
+}
+
+/// Writes a snapshot as a single `.iac` file.
+pub(super) fn export_iac(snapshot: &Snapshot, path: &Path, options: &ExportOptions) -> Result<()> {
+    if !options.overwrite {
+        check_free(path)?;
+    }
+    let folder = Location::folder(folder_of(path))?;
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .ok_or_else(|| ArrayError::argument(format!("{}: the name is no UTF-8", path.display())))?;
+    let name = object_store::path::Path::parse(name)
+        .map_err(|error| ArrayError::argument(format!("`{name}` is no name: {error}")))?;
+    snapshot.export(&*folder.store, &name, &StoreOptions::default())
+}

@@ -1,0 +1,304 @@
+//! What writes: `write`, `import`, `export`, `compact`, `gc`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use iatrocache::arrays::convert::{self, ExportOptions, FileKind, ImportOptions, parse_npy};
+use iatrocache::arrays::{
+    ArraySpec, CompactPolicy, FlushReport, GcOptions, Location,
+};
+use serde_json::json;
+
+use super::{Numbers, Source, numbers, open, open_or_create};
+use crate::cli::Common;
+use crate::failure::{Failure, Result};
+use crate::human;
+use crate::interrupt;
+use crate::output::Out;
+
+/// Write the elements of a NumPy file into an array, as a new version
+///
+/// An array that is not there is made, when --start is not given: with the type and the shape of
+/// the file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iac arrays write study.arrays mask mask.npy
+  iac arrays write study.arrays mask patch.npy --start 40,100,100
+
+With --json, one object: {\"version\",\"chunks\",\"layer_bytes\",\"needs_compaction\"}.")]
+pub(super) struct WriteArgs {
+    /// The store
+    store: PathBuf,
+    /// The array
+    name: String,
+    /// The NumPy file (.npy)
+    file: PathBuf,
+    /// Where the box begins [default: 0 along each axis]
+    #[arg(long, value_name = "N,N,...", value_parser = numbers)]
+    start: Option<Numbers>,
+    /// The shape of chunks of a new array [default: automatic]
+    #[arg(long, value_name = "N,N,...", value_parser = numbers)]
+    chunks: Option<Numbers>,
+}
+
+pub(super) fn write(arguments: &WriteArgs, common: &Common) -> Result<ExitCode> {
+    let bytes = std::fs::read(&arguments.file)
+        .map_err(|error| Failure::io(&arguments.file, "cannot read the file", &error))?;
+    let data = parse_npy(&bytes)?;
+    drop(bytes);
+    let writing = interrupt::writing()?;
+    let mut store = open(&arguments.store, common)?;
+    let start = match (&arguments.start, store.meta(&arguments.name).is_ok()) {
+        (Some(start), _) => start.0.clone(),
+        (None, true) => vec![0; data.shape().len()],
+        (None, false) => {
+            let mut spec = ArraySpec::new(data.dtype().clone(), data.shape());
+            if let Some(chunks) = &arguments.chunks {
+                spec = spec.chunks(&chunks.0);
+            }
+            store.define(&arguments.name, spec)?;
+            vec![0; data.shape().len()]
+        }
+    };
+    store.write(&arguments.name, &start, data)?;
+    let report = store.flush()?;
+    drop(writing);
+    told(&report, "published", common)
+}
+
+/// Bring arrays of other files into a store, which is made where nothing is
+///
+/// NumPy (.npy, .npz), NIfTI (.nii, .nii.gz, .hdr with .img), Zarr folders, files of the crate
+/// array-format (.af), and single .iac files. All of them become one version, or none.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iac arrays import chest.nii.gz -o study.arrays
+  iac arrays import a.npy b.npy -o study.arrays --chunks 64,64,64
+  iac arrays import volume.npy -o study.arrays --name ct/volume
+
+With --json, one object: {\"arrays\",\"bytes\",\"version\",\"chunks\",\"layer_bytes\",\"needs_compaction\"}.")]
+pub(super) struct ImportArgs {
+    /// The files
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// The store
+    #[arg(short, long, value_name = "STORE")]
+    output: PathBuf,
+    /// The name of the array, or of the group for files with many [default: that of the file]
+    #[arg(long)]
+    name: Option<String>,
+    /// The shape of chunks [default: that of the file, or automatic]
+    #[arg(long, value_name = "N,N,...", value_parser = numbers)]
+    chunks: Option<Numbers>,
+    /// NIfTI: real values in place of stored ones
+    #[arg(long)]
+    scaled: bool,
+}
+
+pub(super) fn import(arguments: &ImportArgs, common: &Common) -> Result<ExitCode> {
+    let mut options = ImportOptions::default().scaled(arguments.scaled);
+    options.name.clone_from(&arguments.name);
+    options.chunks = arguments.chunks.as_ref().map(|chunks| chunks.0.clone());
+    let singles =
+        arguments.files.iter().filter(|path| FileKind::of(path) == Some(FileKind::Iac)).count();
+    if singles > 0 && arguments.files.len() > 1 {
+        return Err(Failure::usage("a single .iac file is a version of its own: import it alone"));
+    }
+    for file in &arguments.files {
+        // Before a store is made for nothing.
+        file.metadata().map_err(|error| Failure::io(file, "cannot open the file", &error))?;
+    }
+    let writing = interrupt::writing()?;
+    let mut store = open_or_create(&arguments.output, common)?;
+    let (mut arrays, mut bytes) = (Vec::new(), 0_u64);
+    let report = if let (1, Some(file)) = (singles, arguments.files.first()) {
+        let (folder, name) = split(file)?;
+        let report = store.import_file(Location::folder(folder)?, name)?;
+        arrays.extend(store.snapshot().as_async().names().map(str::to_owned));
+        report
+    } else {
+        for file in &arguments.files {
+            interrupt::check()?;
+            let imported = convert::import(&mut store, file, &options)?;
+            arrays.extend(imported.arrays);
+            bytes = bytes.saturating_add(imported.bytes);
+        }
+        store.flush()?
+    };
+    drop(writing);
+    let mut out = Out::new();
+    if common.json {
+        out.json(&json!({
+            "arrays": arrays,
+            "bytes": bytes,
+            "version": report.version,
+            "chunks": report.chunks,
+            "layer_bytes": report.layer_bytes,
+            "needs_compaction": report.needs_compaction,
+        }))?;
+    } else {
+        let count = u64::try_from(arrays.len()).unwrap_or(u64::MAX);
+        out.line(&format!(
+            "{} in version {}, {}",
+            human::counted(count, "array"),
+            report.version,
+            human::bytes(report.layer_bytes)
+        ))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn split(file: &Path) -> Result<(&Path, &str)> {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| Failure::usage(format!("{}: no file", file.display())))?;
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Ok((folder.unwrap_or(Path::new(".")), name))
+}
+
+/// Write a version, or one array of it, as a file of another kind
+///
+/// The name says which: .npy and .nii(.gz) hold one array, .npz and .zarr all (or the one that is
+/// named), .iac the whole version.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iac arrays export study.arrays chest -o chest.nii.gz
+  iac arrays export study.arrays --at 3 -o study.iac
+
+With --json, one object: {\"path\",\"bytes\"}.")]
+pub(super) struct ExportArgs {
+    #[command(flatten)]
+    source: Source,
+    /// The array [default: all, or the only one]
+    name: Option<String>,
+    /// The file
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// NIfTI-2 also where NIfTI-1 could hold the array
+    #[arg(long)]
+    nifti2: bool,
+    /// Replace an existing file
+    #[arg(long)]
+    overwrite: bool,
+}
+
+pub(super) fn export(arguments: &ExportArgs, common: &Common) -> Result<ExitCode> {
+    let snapshot = arguments.source.open(common)?;
+    let options =
+        ExportOptions::default().overwrite(arguments.overwrite).nifti2(arguments.nifti2);
+    let writing = interrupt::writing()?;
+    let path = &arguments.output;
+    convert::export(&snapshot, arguments.name.as_deref(), path, &options)?;
+    drop(writing);
+    let found = path
+        .metadata()
+        .map_err(|error| Failure::io(path, "cannot look at the result", &error))?;
+    let bytes = found.is_file().then(|| found.len());
+    let mut out = Out::new();
+    if common.json {
+        out.json(&json!({"path": path.to_string_lossy(), "bytes": bytes}))?;
+    } else {
+        let size = bytes.map(|bytes| format!("  {}", human::bytes(bytes))).unwrap_or_default();
+        out.line(&format!("{}{size}", path.display()))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Join layers into one; the arrays do not change
+///
+/// Small layers are joined, large ones are left alone unless --all is given. Nothing is deleted: see
+/// `iac arrays gc`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iac arrays compact study.arrays
+  iac arrays compact study.arrays --all
+
+With --json, one object: {\"version\",\"chunks\",\"layer_bytes\",\"needs_compaction\"}.")]
+pub(super) struct CompactArgs {
+    /// The store
+    store: PathBuf,
+    /// Join all layers
+    #[arg(long)]
+    all: bool,
+}
+
+pub(super) fn compact(arguments: &CompactArgs, common: &Common) -> Result<ExitCode> {
+    let writing = interrupt::writing()?;
+    let mut store = open(&arguments.store, common)?;
+    let policy = if arguments.all { CompactPolicy::All } else { CompactPolicy::Tiers };
+    let report = store.compact(policy)?;
+    drop(writing);
+    told(&report, "compacted", common)
+}
+
+fn told(report: &FlushReport, what: &str, common: &Common) -> Result<ExitCode> {
+    let mut out = Out::new();
+    if common.json {
+        out.json(&json!({
+            "version": report.version,
+            "chunks": report.chunks,
+            "layer_bytes": report.layer_bytes,
+            "needs_compaction": report.needs_compaction,
+        }))?;
+    } else if report.layer_bytes == 0 {
+        out.line(&format!("nothing to do: version {}", report.version))?;
+    } else {
+        out.line(&format!(
+            "{what} version {}: {}, {}",
+            report.version,
+            human::counted(report.chunks, "chunk"),
+            human::bytes(report.layer_bytes)
+        ))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Delete old versions, and layers that no version needs
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iac arrays gc study.arrays
+  iac arrays gc study.arrays --keep 1 --grace 0    nothing else uses the store
+
+With --json, one object: {\"versions\",\"layers\"}.")]
+pub(super) struct GcArgs {
+    /// The store
+    store: PathBuf,
+    /// Versions and objects younger than this stay, in seconds; longer than any flush takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
+    grace: u64,
+    /// So many of the newest versions stay
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    keep: usize,
+}
+
+pub(super) fn gc(arguments: &GcArgs, common: &Common) -> Result<ExitCode> {
+    let writing = interrupt::writing()?;
+    let store = open(&arguments.store, common)?;
+    let grace = Duration::from_secs(arguments.grace);
+    let report = store.gc(GcOptions { grace, keep_versions: arguments.keep })?;
+    drop(writing);
+    let mut out = Out::new();
+    if common.json {
+        out.json(&json!({"versions": report.versions, "layers": report.layers}))?;
+    } else {
+        let counted = |count: usize, noun| {
+            human::counted(u64::try_from(count).unwrap_or(u64::MAX), noun)
+        };
+        out.line(&format!(
+            "deleted {} and {}",
+            counted(report.versions.len(), "version"),
+            counted(report.layers.len(), "layer")
+        ))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

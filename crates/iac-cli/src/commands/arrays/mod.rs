@@ -1,0 +1,184 @@
+//! `iac arrays`: stores of n-dimensional arrays.
+
+mod change;
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use iatrocache::arrays::blocking::{ArrayStore, Snapshot};
+use iatrocache::arrays::{Location, StoreOptions};
+
+use crate::cli::Common;
+use crate::failure::{Failure, Result};
+
+/// Look into, read, write and keep stores of n-dimensional arrays
+///
+/// A store is a folder (or a prefix of an object store) that holds any number of arrays in versions.
+/// A version can be a single .iac file as well, which the commands that only read take in place of
+/// a store.
+#[derive(Debug, Args)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  iac arrays import chest.nii.gz -o study.arrays
+  iac arrays ls study.arrays
+  iac arrays read study.arrays chest --start 40,0,0 --shape 1,512,512 -o slice.npy"
+)]
+pub(crate) struct ArraysArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Ls(show::LsArgs),
+    Info(show::InfoArgs),
+    History(show::HistoryArgs),
+    Read(show::ReadArgs),
+    Write(change::WriteArgs),
+    Import(change::ImportArgs),
+    Export(change::ExportArgs),
+    Compact(change::CompactArgs),
+    Gc(change::GcArgs),
+    Verify(show::VerifyArgs),
+}
+
+pub(crate) fn run(arguments: &ArraysArgs, common: &Common) -> Result<ExitCode> {
+    match &arguments.command {
+        Command::Ls(arguments) => show::ls(arguments, common),
+        Command::Info(arguments) => show::info(arguments, common),
+        Command::History(arguments) => show::history(arguments, common),
+        Command::Read(arguments) => show::read(arguments, common),
+        Command::Verify(arguments) => show::verify(arguments, common),
+        Command::Write(arguments) => change::write(arguments, common),
+        Command::Import(arguments) => change::import(arguments, common),
+        Command::Export(arguments) => change::export(arguments, common),
+        Command::Compact(arguments) => change::compact(arguments, common),
+        Command::Gc(arguments) => change::gc(arguments, common),
+    }
+}
+
+/// A store, or a version as a single file.
+#[derive(Debug, Args)]
+struct Source {
+    /// The store: a folder, a URL, or a single .iac file
+    store: PathBuf,
+    /// A version of the past [default: the newest]
+    #[arg(long, value_name = "VERSION")]
+    at: Option<u64>,
+}
+
+impl Source {
+    fn open(&self, common: &Common) -> Result<Snapshot> {
+        let Some(version) = self.at else {
+            return match remote(&self.store)? {
+                Some(location) => Ok(ArrayStore::open(location, options(common)?)?.snapshot()),
+                None => Ok(Snapshot::open_path(&self.store, &options(common)?)?),
+            };
+        };
+        Ok(open(&self.store, common)?.open_at(version)?)
+    }
+}
+
+/// Opens a store that is there.
+fn open(path: &Path, common: &Common) -> Result<ArrayStore> {
+    Ok(match remote(path)? {
+        Some(location) => ArrayStore::open(location, options(common)?)?,
+        None => ArrayStore::open_path(path, options(common)?)?,
+    })
+}
+
+/// Opens a store, or makes one where nothing is.
+fn open_or_create(path: &Path, common: &Common) -> Result<ArrayStore> {
+    let options = options(common)?;
+    if let Some(location) = remote(path)? {
+        return Ok(match ArrayStore::open(location.clone(), options.clone()) {
+            Err(iatrocache::arrays::ArrayError::NotFound { .. }) => {
+                ArrayStore::create(location, options)?
+            }
+            other => other?,
+        });
+    }
+    if path.join("versions").is_dir() {
+        return Ok(ArrayStore::open_path(path, options)?);
+    }
+    if path.symlink_metadata().is_ok() {
+        let empty = path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
+        if !empty {
+            return Err(Failure::usage(format!("{}: this is no store of arrays", path.display())));
+        }
+    }
+    Ok(ArrayStore::create(Location::folder(path)?, options)?)
+}
+
+/// Adds an array to a store, which is made where nothing is, as a new version.
+#[cfg(feature = "volume-arrays")]
+pub(super) fn add(
+    path: &Path,
+    name: &str,
+    spec: iatrocache::arrays::ArraySpec,
+    data: iatrocache::arrays::ArrayData,
+    common: &Common,
+) -> Result<()> {
+    let mut store = open_or_create(path, common)?;
+    store.define(name, spec)?;
+    store.write(name, &vec![0; data.shape().len()], data)?;
+    store.flush()?;
+    Ok(())
+}
+
+/// Where a store lies whose place is a URL.
+#[cfg(feature = "object-store")]
+fn remote(path: &Path) -> Result<Option<Location>> {
+    use iatrocache::reader::object::{ObjectLocation, StoreOptions};
+
+    let Some(url) = path.to_str().filter(|text| ObjectLocation::is_url(text)) else {
+        return Ok(None);
+    };
+    let failed = |error| Failure::io(path, "cannot reach the store", &error);
+    let place = ObjectLocation::parse(url, &StoreOptions::default()).map_err(failed)?;
+    if let Some(local) = place.local_path() {
+        return Ok(Some(Location::folder(local)?));
+    }
+    let (store, root) = place.store().map_err(failed)?;
+    Ok(Some(Location::object_store(store, root.as_ref())))
+}
+
+#[cfg(not(feature = "object-store"))]
+fn remote(path: &Path) -> Result<Option<Location>> {
+    super::refuse_url(path)?;
+    Ok(None)
+}
+
+fn options(common: &Common) -> Result<StoreOptions> {
+    let options = StoreOptions::default();
+    Ok(match common.workers {
+        Some(workers) => options.workers(workers)?,
+        None => options,
+    })
+}
+
+/// Numbers with commas between them: `64,64,64`.
+fn numbers(text: &str) -> std::result::Result<Numbers, String> {
+    let numbers: Option<Vec<u64>> = match text.trim() {
+        "" => Some(Vec::new()),
+        text => text.split(',').map(|part| part.trim().parse().ok()).collect(),
+    };
+    numbers.map(Numbers).ok_or_else(|| format!("`{text}` is no list of numbers, as 64,64,64"))
+}
+
+/// A shape or a place in an array.
+#[derive(Debug, Clone)]
+struct Numbers(Vec<u64>);
+
+/// A shape as people read it.
+fn shape(extents: &[u64]) -> String {
+    if extents.is_empty() {
+        return "scalar".to_owned();
+    }
+    extents.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
+}

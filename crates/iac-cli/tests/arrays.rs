@@ -1,0 +1,111 @@
+//! `iac arrays`.
+#![cfg(feature = "arrays")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use iatrocache::arrays::{ArrayData, convert};
+use serde_json::json;
+use tempfile::tempdir;
+
+/// A NumPy file of numbers that count up.
+fn npy(folder: &Path, name: &str, shape: &[u64]) -> PathBuf {
+    let count: u64 = shape.iter().product();
+    let bytes: Vec<u8> =
+        (0..count).flat_map(|it| u16::try_from(it).unwrap().to_le_bytes()).collect();
+    let data = ArrayData::from_bytes("uint16".parse().unwrap(), shape, bytes).unwrap();
+    let path = folder.join(name);
+    fs::write(&path, convert::npy_bytes(&data).unwrap()).unwrap();
+    path
+}
+
+#[test]
+fn a_store_is_made_changed_and_taken_out_again() {
+    let folder = tempdir().unwrap();
+    let store = folder.path().join("s.arrays");
+    let file = npy(folder.path(), "a.npy", &[4, 6]);
+    let report =
+        iac!("arrays", "import", file, "-o", store, "--chunks", "2,3", "--json").succeeded().json();
+    assert_eq!((&report["arrays"], &report["version"]), (&json!(["a"]), &json!(1)));
+
+    let patch = npy(folder.path(), "patch.npy", &[1, 2]);
+    iac!("arrays", "write", store, "a", patch, "--start", "3,4").succeeded();
+    let new = npy(folder.path(), "new.npy", &[3]);
+    iac!("arrays", "write", store, "g/new", new).succeeded();
+    let listed = iac!("arrays", "ls", store, "--json").succeeded().json_lines();
+    assert_eq!(listed[0]["name"], "a");
+    assert_eq!(listed[0]["chunks"], json!([2, 3]));
+    assert_eq!(listed[1]["name"], "g/new");
+    let read = iac!("arrays", "read", store, "a", "--start", "2,3", "--shape", "2,3").succeeded();
+    assert_eq!(read.json(), json!([[15, 16, 17], [21, 0, 1]]));
+    let old = iac!("arrays", "read", store, "a", "--at", "1", "--start", "3,4").succeeded();
+    assert_eq!(old.json(), json!([[22, 23]]));
+    let stepped = iac!("arrays", "read", store, "a", "--step", "3,5").succeeded();
+    assert_eq!(stepped.json(), json!([[0, 5], [18, 1]]));
+
+    let versions = iac!("arrays", "history", store, "--json").succeeded().json_lines();
+    assert_eq!(versions.len(), 4);
+    let compacted = iac!("arrays", "compact", store, "--all", "--json").succeeded().json();
+    assert_eq!(compacted["version"], 4);
+    let info = iac!("arrays", "info", store, "--json").succeeded().json();
+    assert_eq!((&info["layers"], &info["arrays"]), (&json!(1), &json!(2)));
+    let info = iac!("arrays", "info", store, "a", "--json").succeeded().json();
+    assert_eq!(info["stats"]["max"], 21);
+    let kept = iac!("arrays", "gc", store, "--keep", "1", "--grace", "0", "--json").succeeded();
+    assert_eq!(kept.json()["versions"].as_array().unwrap().len(), 4);
+    iac!("arrays", "verify", store).succeeded();
+
+    let single = folder.path().join("s.iac");
+    iac!("arrays", "export", store, "-o", single).succeeded();
+    iac!("arrays", "export", store, "-o", single).ended_with(2);
+    iac!("arrays", "export", store, "-o", single, "--overwrite").succeeded();
+    iac!("arrays", "verify", single).succeeded();
+    iac!("verify", single).succeeded();
+    let again = folder.path().join("again.arrays");
+    iac!("arrays", "import", single, "-o", again).succeeded();
+    let read = iac!("arrays", "read", again, "a", "--start", "3,3", "--shape", "1,3").succeeded();
+    assert_eq!(read.json(), json!([[21, 0, 1]]));
+    let out = folder.path().join("out.npy");
+    iac!("arrays", "export", again, "a", "-o", out).succeeded();
+    let found = convert::parse_npy(&fs::read(&out).unwrap()).unwrap();
+    assert_eq!(found.shape(), [4, 6]);
+}
+
+#[test]
+fn failures_have_the_codes_of_their_kinds_and_leave_nothing() {
+    let folder = tempdir().unwrap();
+    let store = folder.path().join("s.arrays");
+    iac!("arrays", "ls", store).ended_with(3);
+    assert!(!store.exists());
+    let missing = folder.path().join("missing.npy");
+    iac!("arrays", "import", missing, "-o", store).ended_with(3);
+    assert!(!store.exists());
+    let file = npy(folder.path(), "a.npy", &[4]);
+    iac!("arrays", "import", file, "-o", store).succeeded();
+    iac!("arrays", "import", file, "-o", store).ended_with(2);
+    iac!("arrays", "read", store, "b").ended_with(2);
+    iac!("arrays", "read", store, "a", "--start", "3", "--shape", "2").ended_with(2);
+    let text = folder.path().join("a.txt");
+    fs::write(&text, "x").unwrap();
+    let error = iac!("arrays", "import", text, "-o", store, "--json").ended_with(4).json_error();
+    assert_eq!(error["kind"], "unsupported");
+    // No folder of somebody else's becomes a store.
+    iac!("arrays", "import", file, "-o", folder.path()).ended_with(2);
+    let layers = store.join("layers");
+    let layer = fs::read_dir(&layers).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&layer).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&layer, bytes).unwrap();
+    let found = iac!("arrays", "verify", store, "--json").ended_with(1).json_lines();
+    assert_eq!(found.last().unwrap()["faults"], 1);
+}
