@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use iatrocache::arrays::convert::{self, ExportOptions, FileKind, ImportOptions, parse_npy};
-use iatrocache::arrays::{
-    ArraySpec, CompactPolicy, FlushReport, GcOptions, Location,
-};
+use iatrocache::arrays::{ArraySpec, CompactPolicy, FlushReport, GcOptions, Location};
 use serde_json::json;
 
 use super::{Numbers, Source, numbers, open, open_or_create};
@@ -189,15 +187,13 @@ pub(super) struct ExportArgs {
 
 pub(super) fn export(arguments: &ExportArgs, common: &Common) -> Result<ExitCode> {
     let snapshot = arguments.source.open(common)?;
-    let options =
-        ExportOptions::default().overwrite(arguments.overwrite).nifti2(arguments.nifti2);
+    let options = ExportOptions::default().overwrite(arguments.overwrite).nifti2(arguments.nifti2);
     let writing = interrupt::writing()?;
     let path = &arguments.output;
     convert::export(&snapshot, arguments.name.as_deref(), path, &options)?;
     drop(writing);
-    let found = path
-        .metadata()
-        .map_err(|error| Failure::io(path, "cannot look at the result", &error))?;
+    let found =
+        path.metadata().map_err(|error| Failure::io(path, "cannot look at the result", &error))?;
     let bytes = found.is_file().then(|| found.len());
     let mut out = Out::new();
     if common.json {
@@ -290,9 +286,8 @@ pub(super) fn gc(arguments: &GcArgs, common: &Common) -> Result<ExitCode> {
     if common.json {
         out.json(&json!({"versions": report.versions, "layers": report.layers}))?;
     } else {
-        let counted = |count: usize, noun| {
-            human::counted(u64::try_from(count).unwrap_or(u64::MAX), noun)
-        };
+        let counted =
+            |count: usize, noun| human::counted(u64::try_from(count).unwrap_or(u64::MAX), noun);
         out.line(&format!(
             "deleted {} and {}",
             counted(report.versions.len(), "version"),

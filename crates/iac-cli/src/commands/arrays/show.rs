@@ -294,10 +294,8 @@ pub(super) fn read(arguments: &ReadArgs, common: &Common) -> Result<ExitCode> {
     let step = given(&arguments.step).unwrap_or_else(|| vec![1; rank]);
     let count = given(&arguments.shape).unwrap_or_else(|| {
         let axes = meta.shape().iter().zip(start.iter().zip(&step));
-        axes.map(|(extent, (start, step))| {
-            extent.saturating_sub(*start).div_ceil((*step).max(1))
-        })
-        .collect()
+        axes.map(|(extent, (start, step))| extent.saturating_sub(*start).div_ceil((*step).max(1)))
+            .collect()
     });
     let default = if arguments.output.is_some() { Format::Npy } else { Format::Json };
     let format = arguments.format.unwrap_or(default);

@@ -4,12 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use iatrocache::arrays::blocking::ArrayStore;
-use iatrocache::arrays::{
-    ArrayData, ArraySpec, CompactPolicy, DType, Location, StoreOptions,
-};
+use iatrocache::arrays::{ArrayData, ArraySpec, CompactPolicy, DType, Location, StoreOptions};
 use iatrocache::ops::OpsError;
 use iatrocache::ops::pictures::write_png;
-use iatrocache::{ErrorKind, ImageShape, ImageView};
+use iatrocache::{CodecError, ErrorKind, ImageShape, ImageView};
 use serde_json::{Value, json};
 
 use super::cohort::Random;
@@ -147,12 +145,10 @@ fn draw(picture: &PathBuf, grey: &ArrayData, labels: &ArrayData) -> Result<()> {
         let grey = u8::try_from(i32::from(value).saturating_mul(255) / 400).unwrap_or(255);
         pixels.extend(if *label > 0 { [255, grey / 2, grey / 2] } else { [grey; 3] });
     }
-    let shape = ImageShape::new(SIDE.into(), SIDE.into(), 3);
-    let drawn = shape.and_then(|shape| {
-        let view = ImageView::new(shape, pixels.as_slice())?;
-        write_png(&view)
-    });
-    let png = drawn.map_err(|source| {
+    let odd = |error: CodecError| Report::new(ErrorKind::Usage, error.to_string());
+    let shape = ImageShape::new(SIDE.into(), SIDE.into(), 3).map_err(odd)?;
+    let view = ImageView::new(shape, pixels.as_slice()).map_err(odd)?;
+    let png = write_png(&view).map_err(|source| {
         let path = picture.clone();
         Failure::from(OpsError::Picture { path, row: None, source: Box::new(source) })
     })?;
