@@ -47,16 +47,18 @@ def told_nifti(file, image):
     stored = np.asarray(image.dataobj.get_unscaled())
     fields = stored.dtype.fields
     if fields:
-        stored = stored.view(np.uint8).reshape(*stored.shape, len(fields))
+        stored = np.stack([stored[field] for field in fields], axis=-1)
         axes = [*reversed(range(stored.ndim - 1)), stored.ndim - 1]
         turned = stored.transpose(axes)
         told(file, turned, affine=image.affine.tolist(), scaled=None)
         return
     scaled = np.asarray(image.dataobj).T
+    # Without a place nibabel makes one up, about the middle.
+    placed = image.header["sform_code"] > 0 or image.header["qform_code"] > 0
     told(
         file,
         stored.T,
-        affine=image.affine.tolist(),
+        affine=image.affine.tolist() if placed else None,
         scaled=digest(scaled.astype(np.float32)) if scaled.dtype.kind == "f" else None,
     )
 

@@ -74,7 +74,9 @@ fn check(line: &Value) {
     assert_eq!(shape(&data), expected, "{line}");
     assert_eq!(sha256(&data), line["sha256"].as_str().unwrap(), "{line}");
     if FileKind::of(path) == Some(FileKind::Nifti) {
-        assert!(is_near(&affine(&store, &name), &line["affine"]), "{line}");
+        if !line["affine"].is_null() {
+            assert!(is_near(&affine(&store, &name), &line["affine"]), "{line}");
+        }
         if let Some(expected) = line["scaled"].as_str() {
             let real = import(path, true).read_all(&name).unwrap();
             if *real.dtype() == DType::Float32 {
@@ -131,10 +133,14 @@ fn exported_files_are_read_with_equal_elements() {
         export(&format!("{file}.nii"), Some(name), false);
         export(&format!("{file}-2.nii.gz"), Some(name), true);
     }
+    // Texts have no place in what is written of Zarr.
+    for name in ["ct", "g/real", "truth", "rgb"] {
+        export(&format!("{}.zarr", name.replace('/', "-")), Some(name), false);
+    }
     let mut arguments = vec!["read".to_owned()];
     arguments.extend(files);
     let lines = run_json("arrays.py", &arguments, "");
-    assert_eq!(lines.len(), all.len() * 2 + 6);
+    assert_eq!(lines.len(), all.len() * 2 + 6 + 4);
     for line in &lines {
         let file = Path::new(line["file"].as_str().unwrap()).file_name().unwrap().to_str().unwrap();
         let stem = file.split('.').next().unwrap().trim_end_matches("-2").replace('-', "/");
