@@ -41,6 +41,16 @@ demo: setup ## build the iac command and show a pack being written, verified and
 test: setup reference ## all tests, all codecs
 	@[ -n "$$IAC_CORPUS" ] || echo 'test: IAC_CORPUS is not set, tests over the public corpus are not run' >&2
 	$(CARGO_TEST) --workspace $(FULL)
+	$(MAKE) --no-print-directory python-test
+
+.PHONY: python-test
+python-test: setup ## build the Python package into .venv-python and run its tests
+	PROFILE=$(PROFILE) scripts/python-env.sh >/dev/null
+	cd crates/iac-python && ../../.venv-python/bin/python -m pytest -q
+
+.PHONY: wheel
+wheel: setup ## the Python package for Linux x86-64 with all codecs, in target/wheels
+	PROFILE=release scripts/python-wheel.sh
 
 .PHONY: lint
 lint: setup ## format, clippy with warnings as errors, licences
@@ -94,4 +104,4 @@ bench-compare: setup reference ## the reference packages and this workspace on t
 .PHONY: clean
 clean: ## remove what was built, the virtual environment included
 	cargo clean
-	rm -rf .venv fuzz/target fuzz/corpus fuzz/seeds fuzz/artifacts
+	rm -rf .venv .venv-python fuzz/target fuzz/corpus fuzz/seeds fuzz/artifacts

@@ -63,7 +63,7 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 21] = [
+const SECTIONS: [&str; 22] = [
     "reads-1k",
     "reads-4-60k",
     "open-200k",
@@ -169,7 +169,7 @@ fn main() -> Result<()> {
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 21] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 22] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",

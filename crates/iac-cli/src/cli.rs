@@ -1,6 +1,6 @@
 //! What can be written on the command line.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -110,13 +110,13 @@ fn version() -> &'static str {
 }
 
 /// Reads the command line; where it is wrong, or asks for help, that is printed.
-pub(crate) fn parse() -> Result<Cli, ExitCode> {
-    let error = match Cli::try_parse() {
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, ExitCode> {
+    let error = match Cli::try_parse_from(arguments) {
         Ok(cli) => return Ok(cli),
         Err(error) => error,
     };
     let wants_help = matches!(error.kind(), ClapKind::DisplayHelp | ClapKind::DisplayVersion);
-    if !wants_help && json_wanted(std::env::args_os().skip(1)) {
+    if !wants_help && json_wanted(arguments.iter().skip(1)) {
         let report = Report::new(ErrorKind::Usage, message_of(&error));
         return Err(crate::failure::Failure::from(report).report(true));
     }

@@ -5,8 +5,8 @@
 /// the process: only then is what was begun removed.
 #[cfg(unix)]
 pub(crate) fn ignore_file_size_limit() {
-    // SAFETY: nothing but the disposition of one signal changes, no handler is installed, and no
-    // other thread runs yet.
+    // SAFETY: nothing but the disposition of one signal changes, no handler is installed, and
+    // other threads are no more affected by it than by any other setting of the process.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }

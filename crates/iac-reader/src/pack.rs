@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -298,6 +299,12 @@ impl PackReader {
     #[must_use]
     pub fn with_crc(&self, check: bool) -> Self {
         self.with_options(&self.options.as_ref().clone().check_crc(check))
+    }
+
+    /// The same pack with calls that use at most so many threads; `None`: all cores.
+    #[must_use]
+    pub fn with_workers(&self, workers: impl Into<Option<NonZeroUsize>>) -> Self {
+        self.with_options(&self.options.as_ref().clone().workers(workers))
     }
 
     /// The pack's path, or the name that its source was given.

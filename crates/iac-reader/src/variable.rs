@@ -1,5 +1,6 @@
 //! Variable packs, record by record as their codec gives them.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -153,6 +154,13 @@ impl VariableRecordPack {
             codec: Arc::new(OnceLock::new()),
             sizes: Arc::new(OnceLock::new()),
         }
+    }
+
+    /// The same pack, codec included, with calls that use at most so many threads; `None`: all
+    /// cores.
+    #[must_use]
+    pub fn with_workers(&self, workers: impl Into<Option<NonZeroUsize>>) -> Self {
+        Self { pack: self.pack.with_workers(workers), ..self.clone() }
     }
 
     /// The pack: header, tables, stored bytes.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -182,6 +183,12 @@ impl TilePackReader {
     pub fn with_scale(&self, scale: Scale) -> Self {
         let images = DecodeOptions::default().with_scale(scale);
         Self { records: self.records.with_images(images), scale, ..self.clone() }
+    }
+
+    /// The same pack with calls that use at most so many threads; `None`: all cores.
+    #[must_use]
+    pub fn with_workers(&self, workers: impl Into<Option<NonZeroUsize>>) -> Self {
+        Self { records: self.records.with_workers(workers), ..self.clone() }
     }
 
     /// The pack: header, tables, stored bytes.

@@ -1,0 +1,3 @@
+"""Schemas over the core."""
+
+__all__ = []

@@ -1,0 +1,117 @@
+//! Row numbers as callers give them.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyOverflowError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyRange, PyTuple};
+
+use crate::errors::{Fault, Raise};
+
+/// What a negative row number means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Negative {
+    /// It counts from the end.
+    FromEnd,
+    /// It does not exist.
+    Refused,
+}
+
+/// A row number among so many rows.
+fn among(row: i64, count: u64, negative: Negative) -> Option<u64> {
+    let row = match u64::try_from(row) {
+        Ok(row) => row,
+        Err(_) if negative == Negative::FromEnd => count.checked_sub(row.unsigned_abs())?,
+        Err(_) => return None,
+    };
+    (row < count).then_some(row)
+}
+
+fn checked(row: i64, count: u64, negative: Negative) -> Result<u64, Fault> {
+    among(row, count, negative)
+        .ok_or_else(|| Fault::row(format!("row {row} is out of range of {count} rows")))
+}
+
+/// One row number; anything that Python takes for an integer.
+pub(crate) fn row(
+    row: &Bound<'_, PyAny>,
+    count: impl FnOnce() -> PyResult<u64>,
+    negative: Negative,
+) -> PyResult<u64> {
+    let row = integer(row)?;
+    checked(row, count()?, negative).raise()
+}
+
+/// An integer of 64 bits.
+fn integer(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    value.extract::<i64>()
+}
+
+/// Row numbers: any iterable, and arrays of integers without going through it number by number.
+pub(crate) fn rows(
+    rows: &Bound<'_, PyAny>,
+    count: impl FnOnce() -> PyResult<u64>,
+    negative: Negative,
+) -> PyResult<Vec<u64>> {
+    let count = count()?;
+    let check = |row: i64| checked(row, count, negative);
+    if let Ok(list) = rows.cast::<PyList>() {
+        return list.iter().map(|row| check(integer(&row)?).raise()).collect();
+    }
+    if let Ok(tuple) = rows.cast::<PyTuple>() {
+        return tuple.iter().map(|row| check(integer(&row)?).raise()).collect();
+    }
+    if !rows.is_instance_of::<PyBytes>() && !rows.is_instance_of::<PyRange>() {
+        if let Some(rows) = from_buffer(rows)? {
+            return rows.into_iter().map(check).collect::<Result<_, _>>().raise();
+        }
+    }
+    let mut found = Vec::new();
+    for row in rows.try_iter()? {
+        found.push(check(integer(&row?)?).raise()?);
+    }
+    Ok(found)
+}
+
+/// The numbers of an array; nothing where the object is none, or not of integers of these widths.
+fn from_buffer(rows: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i64>>> {
+    let py = rows.py();
+    if let Ok(buffer) = PyBuffer::<i64>::get(rows) {
+        return flat(&buffer).then(|| buffer.to_vec(py)).transpose();
+    }
+    if let Ok(buffer) = PyBuffer::<i32>::get(rows) {
+        let wide = |rows: Vec<i32>| rows.into_iter().map(i64::from).collect();
+        return flat(&buffer).then(|| buffer.to_vec(py).map(wide)).transpose();
+    }
+    if let Ok(buffer) = PyBuffer::<u32>::get(rows) {
+        let wide = |rows: Vec<u32>| rows.into_iter().map(i64::from).collect();
+        return flat(&buffer).then(|| buffer.to_vec(py).map(wide)).transpose();
+    }
+    if let Ok(buffer) = PyBuffer::<u64>::get(rows) {
+        if !flat(&buffer) {
+            return Ok(None);
+        }
+        let narrow = |row: u64| {
+            i64::try_from(row)
+                .map_err(|_| PyOverflowError::new_err(format!("row {row} is beyond 64 bits")))
+        };
+        return buffer.to_vec(py)?.into_iter().map(narrow).collect::<PyResult<_>>().map(Some);
+    }
+    Ok(None)
+}
+
+/// Whether the array is a plain list of numbers. Iterating over one of more dimensions gives arrays,
+/// which are no row numbers.
+fn flat<T: pyo3::buffer::Element>(buffer: &PyBuffer<T>) -> bool {
+    buffer.dimensions() == 1
+}
+
+/// Most threads, where the caller says so.
+pub(crate) fn workers(workers: Option<usize>) -> PyResult<Option<std::num::NonZeroUsize>> {
+    match workers {
+        None => Ok(None),
+        Some(count) => std::num::NonZeroUsize::new(count)
+            .map(Some)
+            .ok_or_else(|| Fault::value("workers must be a positive integer or None"))
+            .raise(),
+    }
+}
