@@ -81,11 +81,8 @@ fn read(choice: [u8; 4], one: &WsiPackReader, other: &WsiPackReader) {
     let [x, y, step, shape] = choice;
     // Two widths to the left to two to the right.
     let place = |size: u64, at: u8| size as f64 * f64::from(at.cast_signed()) / 63.0;
-    let step = if step < 128 {
-        1.0 + f64::from(step) / 8.0
-    } else {
-        2_f64.powi(i32::from(step) - 128)
-    };
+    let step =
+        if step < 128 { 1.0 + f64::from(step) / 8.0 } else { 2_f64.powi(i32::from(step) - 128) };
     let side = |bits: u8| u32::from(bits & 15) + SIDE - 15;
     let (width, height) = (side(shape), side(shape >> 4));
     let region = Region {
@@ -102,7 +99,9 @@ fn read(choice: [u8; 4], one: &WsiPackReader, other: &WsiPackReader) {
     if let (Ok(exact), Ok(filled)) = (&exact, &filled) {
         assert!(exact == filled && exact.damaged.is_empty());
     }
-    if exact.is_err() && let Ok(filled) = &filled {
+    if exact.is_err()
+        && let Ok(filled) = &filled
+    {
         assert!(!filled.damaged.is_empty());
     }
     let fast = options().resolution(Resolution::Fast);
@@ -134,8 +133,10 @@ fn read(choice: [u8; 4], one: &WsiPackReader, other: &WsiPackReader) {
         let corner = one.read_native(&corner, &options());
         same(&corner, &one.read_region(&Region { mpp: info.mpp, ..moved }, &options()));
     }
-    let _ = one.read_region(&Region { mpp: Mpp::both(info.mpp.x / 1.1), ..region },
-        &options().allow_upsample(1.2));
+    let _ = one.read_region(
+        &Region { mpp: Mpp::both(info.mpp.x / 1.1), ..region },
+        &options().allow_upsample(1.2),
+    );
     same(&one.read_thumbnail(SIDE, &options()), &other.read_thumbnail(SIDE, &options()));
     let _ = one.read_thumbnail(SIDE, &fast);
     let few = info.width.saturating_mul(info.height) <= 1 << 16;

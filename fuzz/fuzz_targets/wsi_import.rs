@@ -75,7 +75,9 @@ fn run(source: &Path, how: u8) {
         3 => WsiProfile::Transcode,
         _ => WsiProfile::Lossless,
     };
-    let Some((summary, pixels)) = import(&importer.clone().profile(profile), source) else { return };
+    let Some((summary, pixels)) = import(&importer.clone().profile(profile), source) else {
+        return;
+    };
     if how & 64 == 0 || profile == WsiProfile::Lossless {
         return;
     }
@@ -89,10 +91,7 @@ fn run(source: &Path, how: u8) {
 }
 
 /// A pack of the file, read back; nothing where it is refused.
-fn import(
-    importer: &WsiImporter,
-    source: &Path,
-) -> Option<(WsiImportSummary, Option<Vec<u8>>)> {
+fn import(importer: &WsiImporter, source: &Path) -> Option<(WsiImportSummary, Option<Vec<u8>>)> {
     let path = source.with_file_name("slide.pat.iac");
     let summary = match importer.import(source, &path, &NoProgress) {
         Ok(summary) => summary,

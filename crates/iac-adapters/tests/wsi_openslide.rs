@@ -63,7 +63,8 @@ fn slides_have_the_pixels_and_the_resolution_that_our_own_sources_read() {
     if !is_installed() {
         return;
     }
-    for name in ["tiff_deflate.tif", "tiff_pyramid.tif", "tiff_lzw.tif", "svs_jpeg_rgb_tables.svs"] {
+    for name in ["tiff_deflate.tif", "tiff_pyramid.tif", "tiff_lzw.tif", "svs_jpeg_rgb_tables.svs"]
+    {
         let importer = importer().native_mpp(Mpp { x: 0.5, y: 0.25 });
         let ours = import(&importer, &input(name)).unwrap();
         let theirs = import(&importer.openslide(true), &input(name)).unwrap();
@@ -97,6 +98,9 @@ fn what_is_no_slide_is_refused_with_a_reason() {
         let error = import(&importer().openslide(true), &path).unwrap_err();
         assert!(error.to_string().contains("cut.svs"), "{error}");
     }
-    let error = import(&importer().openslide(true).profile(WsiProfile::Passthrough), &input("tiff_deflate.tif"));
+    let error = import(
+        &importer().openslide(true).profile(WsiProfile::Passthrough),
+        &input("tiff_deflate.tif"),
+    );
     assert!(error.unwrap_err().to_string().contains("cannot be passed through"));
 }

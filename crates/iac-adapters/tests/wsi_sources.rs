@@ -58,7 +58,12 @@ fn pixels(reader: &WsiPackReader) -> Vec<u8> {
 }
 
 /// Rows of RGB of a raster of tiles of one value each.
-fn tiled(width: usize, height: usize, (tile_width, tile_height): (usize, usize), values: &[u8]) -> Vec<u8> {
+fn tiled(
+    width: usize,
+    height: usize,
+    (tile_width, tile_height): (usize, usize),
+    values: &[u8],
+) -> Vec<u8> {
     let across = width.div_ceil(tile_width);
     let mut pixels = Vec::new();
     for y in 0..height {
@@ -144,8 +149,10 @@ mod dicom {
     #[test]
     fn sparse_frames_lie_where_they_say_and_missing_ones_are_white() {
         let folder = tempfile::tempdir().unwrap();
-        let slide = |places| DicomSlide { frames: 4, places: Some(places), ..DicomSlide::default() };
-        let places = vec![(17, 7, "0", "1"), (1, 1, "0", "1"), (9, 1, "0", "1"), (9, 1, "0.5", "1")];
+        let slide =
+            |places| DicomSlide { frames: 4, places: Some(places), ..DicomSlide::default() };
+        let places =
+            vec![(17, 7, "0", "1"), (1, 1, "0", "1"), (9, 1, "0", "1"), (9, 1, "0.5", "1")];
         let path = write(folder.path(), "a.dcm", &slide(places).native(&[10, 20, 30, 40]));
         let (_, text) = message(&importer(), &path);
         assert!(text.contains("2 focal planes"), "{text}");
@@ -155,10 +162,22 @@ mod dicom {
         let (_, reader) = import(&importer().focal_plane(2), &path).unwrap();
         assert_eq!(pixels(&reader), tiled(20, 10, (8, 6), &[255, 40, 255, 255, 255, 255]));
         for (places, reason) in [
-            (vec![(1, 1, "0", "1"), (9, 1, "0", "1"), (9, 7, "0", "1"), (10, 7, "0", "1")], "not on a grid"),
-            (vec![(1, 1, "0", "1"), (9, 1, "0", "1"), (9, 1, "0", "1"), (1, 7, "0", "1")], "several frames"),
-            (vec![(1, 1, "0", "1"), (9, 1, "0", "1"), (25, 1, "0", "1"), (1, 7, "0", "1")], "not on a grid"),
-            (vec![(1, 1, "0", "1"), (0, 1, "0", "1"), (9, 1, "0", "1"), (1, 7, "0", "1")], "not on a grid"),
+            (
+                vec![(1, 1, "0", "1"), (9, 1, "0", "1"), (9, 7, "0", "1"), (10, 7, "0", "1")],
+                "not on a grid",
+            ),
+            (
+                vec![(1, 1, "0", "1"), (9, 1, "0", "1"), (9, 1, "0", "1"), (1, 7, "0", "1")],
+                "several frames",
+            ),
+            (
+                vec![(1, 1, "0", "1"), (9, 1, "0", "1"), (25, 1, "0", "1"), (1, 7, "0", "1")],
+                "not on a grid",
+            ),
+            (
+                vec![(1, 1, "0", "1"), (0, 1, "0", "1"), (9, 1, "0", "1"), (1, 7, "0", "1")],
+                "not on a grid",
+            ),
             (vec![(1, 1, "0", "1")], "has 1 items, but there are 4 frames"),
         ] {
             write(folder.path(), "a.dcm", &slide(places).native(&[10, 20, 30, 40]));
@@ -174,9 +193,8 @@ mod dicom {
         }
         let folder = tempfile::tempdir().unwrap();
         let shape = ImageShape::new(16, 16, 3).unwrap();
-        let codec = Registry::global()
-            .create_encoder(&CodecSpec::new("jpeg", Default::default()))
-            .unwrap();
+        let codec =
+            Registry::global().create_encoder(&CodecSpec::new("jpeg", Default::default())).unwrap();
         let frames: Vec<Vec<u8>> = (0..6_usize)
             .map(|number| {
                 let pixels: Vec<u8> =
@@ -210,8 +228,9 @@ mod dicom {
         let iac_codec::SamplesRef::U8(decoded) = decoded.samples() else { panic!() };
         assert_eq!(pixels(&passed)[..48], decoded[..48]);
         // A frame of another size than the object says.
-        let other = codec
-            .encode_image(&ImageView::new(ImageShape::new(8, 8, 3).unwrap(), &[9_u8; 192][..]).unwrap());
+        let other = codec.encode_image(
+            &ImageView::new(ImageShape::new(8, 8, 3).unwrap(), &[9_u8; 192][..]).unwrap(),
+        );
         let frames = [&frames[..5], &[other.unwrap()]].concat();
         let file = slide.elements().fragments(&frames).file("1.2.840.10008.1.2.4.50");
         write(folder.path(), "a.dcm", &file);
@@ -340,9 +359,8 @@ fn areas_of_leica_slides_are_put_where_they_were_scanned() {
         (20_000, 10_000, 10_000, 7_500, one.as_str()),
         (40_000, 5_000, 5_000, 2_500, two.as_str()),
     ];
-    let pages = |text: &str| {
-        tiff(&[(text, 10, 8, 0), ("", 40, 30, 16), ("", 20, 10, 16), ("", 10, 8, 16)])
-    };
+    let pages =
+        |text: &str| tiff(&[(text, 10, 8, 0), ("", 40, 30, 16), ("", 20, 10, 16), ("", 10, 8, 16)]);
     let text = scn("brightfield", &images);
     let path = write(folder.path(), "a.scn", &pages(&text));
     let (summary, reader) = import(&importer().tile_size(32, 32), &path).unwrap();
@@ -369,8 +387,16 @@ fn areas_of_leica_slides_are_put_where_they_were_scanned() {
     assert!(text.contains("cannot be passed through"), "{text}");
     for (light, images, reason) in [
         ("fluorescence", images.to_vec(), "scanned by fluorescence"),
-        ("brightfield", vec![images[0], images[1], (22_000, 12_000, 5_000, 2_500, images[2].4)], "lie over"),
-        ("brightfield", vec![images[0], images[1], (40_000, 5_000, 9_000, 2_500, images[2].4)], "nanometres per pixel"),
+        (
+            "brightfield",
+            vec![images[0], images[1], (22_000, 12_000, 5_000, 2_500, images[2].4)],
+            "lie over",
+        ),
+        (
+            "brightfield",
+            vec![images[0], images[1], (40_000, 5_000, 9_000, 2_500, images[2].4)],
+            "nanometres per pixel",
+        ),
         ("brightfield", vec![images[0]], "names no scanned area"),
         ("brightfield", vec![images[0], (0, 5, 10_000, 7_500, images[2].4)], ""),
     ] {
@@ -397,7 +423,8 @@ fn areas_of_leica_slides_are_put_where_they_were_scanned() {
 #[test]
 fn ventana_slides_are_read_unless_their_tiles_overlap() {
     let folder = tempfile::tempdir().unwrap();
-    let scan = "<Metadata><iScan ScanRes=\"0.2500\" Magnification=\"40\" Z-layers=\"1\"/></Metadata>";
+    let scan =
+        "<Metadata><iScan ScanRes=\"0.2500\" Magnification=\"40\" Z-layers=\"1\"/></Metadata>";
     let joint = |x: i32| {
         format!(
             "<EncodeInfo Ver=\"2\"><SlideStitchInfo><ImageInfo AOIScanned=\"1\">\

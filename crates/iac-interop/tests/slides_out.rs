@@ -67,7 +67,8 @@ fn exported_files_have_the_native_pixels_for_other_programs() {
         let slide = pack(&input(name), folder.path(), profile);
         let (wanted, info) = (native(&slide), slide.info().clone());
         for flavor in [TiffFlavor::Pages, TiffFlavor::Ome] {
-            let path = folder.path().join(if flavor == TiffFlavor::Ome { "a.ome.tif" } else { "a.tif" });
+            let path =
+                folder.path().join(if flavor == TiffFlavor::Ome { "a.ome.tif" } else { "a.tif" });
             let mut options = TiffExportOptions::new();
             options.flavor = flavor;
             options.tile = 64;
@@ -117,7 +118,8 @@ fn smaller_versions_are_read_by_other_programs() {
     let slide = pack(&source, folder.path(), WsiProfile::Lossless);
     for flavor in [TiffFlavor::Pages, TiffFlavor::Ome] {
         for tiles in [TiffTiles::Stored, TiffTiles::Jpeg(95)] {
-            let path = folder.path().join(if flavor == TiffFlavor::Ome { "a.ome.tif" } else { "a.tif" });
+            let path =
+                folder.path().join(if flavor == TiffFlavor::Ome { "a.ome.tif" } else { "a.tif" });
             let mut options = TiffExportOptions::new();
             (options.flavor, options.tiles) = (flavor, tiles);
             (options.tile, options.overwrite) = (256, true);

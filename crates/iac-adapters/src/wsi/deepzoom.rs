@@ -115,7 +115,8 @@ impl WsiPackReader {
             let exists = std::io::ErrorKind::AlreadyExists.into();
             return Err(AdapterError::io(path, "cannot make the description")(exists));
         }
-        let encoder = FileEncoder::new(options.quality).map_err(|source| self.export_error(source))?;
+        let encoder =
+            FileEncoder::new(options.quality).map_err(|source| self.export_error(source))?;
         let info = self.info();
         let levels =
             u64::BITS.saturating_sub(info.width.max(info.height).saturating_sub(1).leading_zeros());

@@ -108,7 +108,9 @@ impl TileDecoder {
     ) -> Result<Vec<u8>, CodecError> {
         self.decode_bounded(payload, scale, raw).map_err(|error| match error {
             // The stream is sound by itself, but larger than a tile.
-            CodecError::Limit { what: "samples", found, .. } if found <= self.limits.max_samples => {
+            CodecError::Limit { what: "samples", found, .. }
+                if found <= self.limits.max_samples =>
+            {
                 CodecError::decode(
                     self.codec.as_ref().map_or("image", Codec::name),
                     format!(

@@ -131,7 +131,8 @@ impl WsiPackReader {
                     .and_then(|view| encoder.encode(&view))
                     .map_err(codec_error)?;
                 let path = unfinished.path().join(&name);
-                fs::write(&path, bytes).map_err(AdapterError::io(&path, "cannot write the tile"))?;
+                fs::write(&path, bytes)
+                    .map_err(AdapterError::io(&path, "cannot write the tile"))?;
                 Ok(format!(
                     "{name},{column},{row},{},{},{},{},{},{}\n",
                     region.x_um,
@@ -175,9 +176,7 @@ impl WsiPackReader {
             )));
         }
         let at = |um: f64, mpp: f64| number(um / (mpp * f64::from(stride)));
-        Ok(sampler
-            .map(|region| (at(region.x_um, mpp.x), at(region.y_um, mpp.y), region))
-            .collect())
+        Ok(sampler.map(|region| (at(region.x_um, mpp.x), at(region.y_um, mpp.y), region)).collect())
     }
 }
 

@@ -269,9 +269,11 @@ impl DicomSlide<'_> {
                         .put(0x48, 0x021E, "SL", &column.to_le_bytes())
                         .put(0x48, 0x021F, "SL", &row.to_le_bytes());
                     let path = Elements::default().text(0x48, 0x0106, "SH", path);
-                    Elements::default()
-                        .items(0x48, 0x021A, &[position])
-                        .items(0x48, 0x0207, &[path])
+                    Elements::default().items(0x48, 0x021A, &[position]).items(
+                        0x48,
+                        0x0207,
+                        &[path],
+                    )
                 })
                 .collect();
             made = made.items(0x5200, 0x9230, &groups);

@@ -2,6 +2,7 @@
 
 mod encode;
 mod layout;
+mod ome;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use iac_ops::ordered::Bounds;
 
 use self::encode::{StoredJpeg, TileEncoder};
 use self::layout::{Directory, TiffWriter};
+use self::ome::Named;
 use super::options::{NativeRegion, Resolution, WsiReadOptions};
 use super::parallel::in_order;
 use super::read::{Placed, WsiPackReader, output};
@@ -535,25 +537,7 @@ impl Export<'_> {
         if self.options.flavor == TiffFlavor::Pages {
             return format!("slide {}", info.slide_id);
         }
-        let mut text = String::from(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?><OME \
-             xmlns=\"http://www.openmicroscopy.org/Schemas/OME/2016-06\" \
-             xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
-             xsi:schemaLocation=\"http://www.openmicroscopy.org/Schemas/OME/2016-06 \
-             http://www.openmicroscopy.org/Schemas/OME/2016-06/ome.xsd\">",
-        );
-        let sizes = format!(
-            " PhysicalSizeX=\"{}\" PhysicalSizeXUnit=\"\u{b5}m\" PhysicalSizeY=\"{}\" \
-             PhysicalSizeYUnit=\"\u{b5}m\"",
-            info.mpp.x, info.mpp.y
-        );
-        text.push_str(&image_element(0, &info.slide_id, (info.width, info.height), &sizes));
-        for (number, image) in (1_usize..).zip(associated) {
-            let size = (image.width.into(), image.height.into());
-            text.push_str(&image_element(number, &image.name, size, ""));
-        }
-        text.push_str("</OME>");
-        text
+        ome::description(info, associated)
     }
 }
 
@@ -561,41 +545,6 @@ impl Export<'_> {
 struct Associated {
     image: Named,
     directory: Directory,
-}
-
-struct Named {
-    name: String,
-    width: u32,
-    height: u32,
-}
-
-fn image_element(number: usize, name: &str, size: (u64, u64), sizes: &str) -> String {
-    format!(
-        "<Image ID=\"Image:{number}\" Name=\"{}\"><Pixels ID=\"Pixels:{number}\" \
-         DimensionOrder=\"XYCZT\" Type=\"uint8\" SizeX=\"{}\" SizeY=\"{}\" SizeC=\"3\" SizeZ=\"1\" \
-         SizeT=\"1\" Interleaved=\"true\"{sizes}><Channel ID=\"Channel:{number}:0\" \
-         SamplesPerPixel=\"3\"/><TiffData IFD=\"{number}\" PlaneCount=\"1\"/></Pixels></Image>",
-        escaped(name),
-        size.0,
-        size.1
-    )
-}
-
-/// A text as the value of an attribute of XML.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            // XML has no way to say these.
-            other if other.is_control() => out.push(' '),
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 impl Spans {
@@ -622,7 +571,11 @@ fn per_centimetre(mpp: f64) -> (u32, u32) {
         }
         bottom = next;
     }
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturating is meant")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "saturating is meant"
+    )]
     let top = (wanted * f64::from(bottom)).round() as u32;
     (top, bottom)
 }
@@ -639,10 +592,5 @@ mod tests {
             assert!((back / mpp - 1.0).abs() < 2e-9, "{mpp} {back}");
         }
         assert_eq!(per_centimetre(f64::MIN_POSITIVE), (u32::MAX, 1));
-    }
-
-    #[test]
-    fn names_cannot_leave_their_attribute() {
-        assert_eq!(escaped("a\"<&>\u{1}b"), "a&quot;&lt;&amp;&gt; b");
     }
 }

@@ -73,7 +73,8 @@ impl Noise {
         let (next_column, next_row) = (column.saturating_add(1), row.saturating_add(1));
         let (along, down) = (smooth(x), smooth(y));
         let upper = corner(column, row) * (1.0 - along) + corner(next_column, row) * along;
-        let lower = corner(column, next_row) * (1.0 - along) + corner(next_column, next_row) * along;
+        let lower =
+            corner(column, next_row) * (1.0 - along) + corner(next_column, next_row) * along;
         upper * (1.0 - down) + lower * down
     }
 }

@@ -9,9 +9,9 @@ use iac_codec::{
 };
 
 use super::instance::Instance;
+use crate::dicom::PixelSamples;
 use crate::dicom::fault::Fault;
 use crate::dicom::pixels::says_ybr;
-use crate::dicom::PixelSamples;
 use crate::dicom::syntax::{JPEG_BASELINE, JPEG_EXTENDED, PixelEncoding};
 use crate::error::Result;
 use crate::wsi::codec_params::TileColors;
@@ -64,9 +64,8 @@ impl FrameDecoder {
             None
         };
         let is_2000 = instance.encoding == PixelEncoding::Codec("jpeg2000");
-        let jpeg2000 = is_2000.then(|| {
-            Registry::global().create(&CodecSpec::new("jpeg2000", Parameters::new()))
-        });
+        let jpeg2000 = is_2000
+            .then(|| Registry::global().create(&CodecSpec::new("jpeg2000", Parameters::new())));
         Ok(Self { colors, jpeg, jpeg2000, limits, tile: instance.tile })
     }
 
@@ -168,8 +167,7 @@ impl FrameDecoder {
                 return Err(instance.fault(frame, &fault));
             }
             let options = DecodeOptions::from(self.limits);
-            let image =
-                codec.decode_image(&self.passed_on(&stream), &options).map_err(fail)?;
+            let image = codec.decode_image(&self.passed_on(&stream), &options).map_err(fail)?;
             if image.shape() != instance.form.pixel.shape || image.sample_type() != SampleType::U8 {
                 let fault = Fault::decode(format!(
                     "its stream is {} of type {} instead of {} of type uint8",

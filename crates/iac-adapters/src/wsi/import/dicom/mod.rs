@@ -136,9 +136,9 @@ impl DicomSource {
     }
 
     fn instance(&self, at: usize) -> Result<&Instance> {
-        self.instances.get(at).ok_or_else(|| {
-            source_error(&self.path, ErrorKind::Decode, "a frame lies in no file")
-        })
+        self.instances
+            .get(at)
+            .ok_or_else(|| source_error(&self.path, ErrorKind::Decode, "a frame lies in no file"))
     }
 
     fn decoded(&self, image: &Image, x: u64, y: u64) -> Result<Option<Bytes>> {
@@ -171,7 +171,8 @@ impl DicomSource {
     fn native_tiles(&self) -> Result<Option<NativeTiles>> {
         let tile = (u32::try_from(self.raster.tile.0), u32::try_from(self.raster.tile.1));
         let (Ok(width), Ok(height)) = tile else { return Ok(None) };
-        let Some(((at, frame), decoder)) = self.raster.places.first().zip(Some(&self.raster.decoder))
+        let Some(((at, frame), decoder)) =
+            self.raster.places.first().zip(Some(&self.raster.decoder))
         else {
             return Ok(None);
         };
@@ -205,9 +206,10 @@ impl Image {
         opening: &Opening,
         chosen: bool,
     ) -> Result<Self> {
-        let first = which.first().and_then(|at| instances.get(*at)).ok_or_else(|| {
-            source_error(path, ErrorKind::Decode, "an image has no file")
-        })?;
+        let first = which
+            .first()
+            .and_then(|at| instances.get(*at))
+            .ok_or_else(|| source_error(path, ErrorKind::Decode, "an image has no file"))?;
         let none = Opening::default();
         let opening_of = if chosen { opening } else { &none };
         let places = Places::find(path, instances, which, opening_of)?;

@@ -56,7 +56,8 @@ impl Places {
         check_form(&parts)?;
         check_concatenations(&parts)?;
         let chooser = Chooser { path, opening, across, down };
-        let full = parts.iter().filter(|(_, it)| matches!(it.organization, Organization::Full { .. }));
+        let full =
+            parts.iter().filter(|(_, it)| matches!(it.organization, Organization::Full { .. }));
         match full.count() {
             0 => chooser.sparse(&parts),
             count if count == parts.len() => chooser.full(&parts),

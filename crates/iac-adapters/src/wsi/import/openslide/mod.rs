@@ -31,9 +31,7 @@ pub(crate) struct OpenSlideSource {
 impl OpenSlideSource {
     pub(crate) fn open(path: &Path, opening: &Opening) -> Result<Self> {
         let wrong = |reason: String| source_error(path, ErrorKind::Unsupported, reason);
-        opening
-            .plane_of(1)
-            .map_err(|reason| source_error(path, ErrorKind::Usage, reason))?;
+        opening.plane_of(1).map_err(|reason| source_error(path, ErrorKind::Usage, reason))?;
         let handle = Handle::open(path).map_err(wrong)?;
         let (width, height) = handle.size().map_err(wrong)?;
         let mut info = Map::new();
@@ -45,22 +43,35 @@ impl OpenSlideSource {
             let (_, value) = properties.iter().find(|(known, _)| known == name)?;
             value.parse::<f64>().ok()
         };
-        let mpp = number("openslide.mpp-x").zip(number("openslide.mpp-y"));
-        let mpp = mpp.map(|(x, y)| Mpp { x, y }).filter(|mpp| mpp.is_valid());
+        let own = number("openslide.mpp-x").zip(number("openslide.mpp-y"));
+        let own = own.map(|(x, y)| StatedMpp {
+            mpp: Mpp { x, y },
+            place: "openslide.mpp-x and openslide.mpp-y",
+        });
+        // Older versions do not read the tags of TIFF files that are no scanner's.
+        let unit = properties.iter().find(|(known, _)| known == "tiff.ResolutionUnit");
+        let unit = unit.and_then(|(_, unit)| match unit.as_str() {
+            "inch" => Some(25_400.0),
+            "centimeter" => Some(10_000.0),
+            _ => None,
+        });
+        let tags = number("tiff.XResolution").zip(number("tiff.YResolution")).zip(unit);
+        let tags = tags.map(|((x, y), unit)| StatedMpp {
+            mpp: Mpp { x: unit / x, y: unit / y },
+            place: "tiff.XResolution and tiff.YResolution",
+        });
+        let mpp = [own, tags].into_iter().flatten().find(|stated| stated.mpp.is_valid());
         let suffix = path.extension().and_then(|it| it.to_str()).unwrap_or("openslide");
         let source_bytes = path.metadata().map_or(0, |it| it.len());
         let description = Description {
             width,
             height,
             orientation: 1,
-            mpp: mpp.map(|mpp| StatedMpp { mpp, place: "openslide.mpp-x and openslide.mpp-y" }),
+            mpp,
             backend: "OpenSlide",
             format: suffix.to_ascii_lowercase(),
             mode: "RGBA".to_owned(),
-            storage: Storage {
-                codec: "unknown".to_owned(),
-                ..Storage::unknown(source_bytes)
-            },
+            storage: Storage { codec: "unknown".to_owned(), ..Storage::unknown(source_bytes) },
             info,
             icc: handle.profile(MAX_ICC),
             keeps_associated: true,
@@ -139,6 +150,9 @@ mod tests {
 
     #[test]
     fn transparency_is_put_on_white() {
-        assert_eq!(on_white(&[0, 0xFF01_0203, 0x8040_2000]), [255, 255, 255, 1, 2, 3, 191, 159, 127]);
+        assert_eq!(
+            on_white(&[0, 0xFF01_0203, 0x8040_2000]),
+            [255, 255, 255, 1, 2, 3, 191, 159, 127]
+        );
     }
 }

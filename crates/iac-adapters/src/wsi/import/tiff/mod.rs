@@ -176,7 +176,13 @@ impl TiffSource {
     }
 
     /// A decoded chunk of a part; nothing where the file has none.
-    fn chunk(&self, (number, part): (usize, &Part), x: u64, y: u64, keep: bool) -> Result<Option<Bytes>> {
+    fn chunk(
+        &self,
+        (number, part): (usize, &Part),
+        x: u64,
+        y: u64,
+        keep: bool,
+    ) -> Result<Option<Bytes>> {
         let pixels = self.cache.get_or_make((number, x, y), keep, || {
             let chunk = part.decoder.decode(&self.file, &part.page, x, y)?;
             Ok::<_, AdapterError>(chunk.map(|chunk| Bytes::from(chunk.pixels)).unwrap_or_default())

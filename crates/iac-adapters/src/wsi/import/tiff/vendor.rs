@@ -38,12 +38,7 @@ pub(super) enum Vendor {
 
 impl Vendor {
     /// Tells whose file it is, and refuses those that hold more than one slide can be.
-    pub(super) fn of(
-        file: &TiffFile,
-        suffix: &str,
-        text: &str,
-        opening: &Opening,
-    ) -> Result<Self> {
+    pub(super) fn of(file: &TiffFile, suffix: &str, text: &str, opening: &Opening) -> Result<Self> {
         let is_leica = text.contains("www.leica-microsystems.com/scn");
         if suffix == "scn" || is_leica {
             if !is_leica {

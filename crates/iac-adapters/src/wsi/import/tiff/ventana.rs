@@ -36,7 +36,8 @@ impl Ventana {
     /// Reads what a file's XML says; nothing where the file is none of Ventana's.
     pub(super) fn parse(file: &TiffFile, suffix: &str) -> Result<Option<Self>> {
         let pages = 0..file.pages().min(MAX_PAGES);
-        let scan = pages.clone().find_map(|page| xml(file, page).filter(|it| it.contains("<iScan")));
+        let scan =
+            pages.clone().find_map(|page| xml(file, page).filter(|it| it.contains("<iScan")));
         let Some(scan) = scan else {
             if suffix == "bif" {
                 return Err(file.decode("has no description of a scan by Ventana".to_owned()));
