@@ -16,6 +16,8 @@ use crate::error::{AdapterError, Result};
 const MAX_PAGES: usize = 4096;
 /// Tags that a directory may have; the largest ones seen have about a hundred.
 const MAX_TAGS: u64 = 4096;
+/// Tags that a file may have: directories may overlap, so that its size does not bound them.
+const MAX_ALL_TAGS: u64 = 1 << 18;
 /// Bytes that the values of one tag may have: offsets of 16 million tiles.
 const MAX_VALUE: u64 = 128 << 20;
 
@@ -25,6 +27,8 @@ pub(crate) struct TiffFile {
     source: Box<dyn ByteSource>,
     little: bool,
     pages: Vec<Vec<Entry>>,
+    /// Tags of all of them.
+    tags: u64,
 }
 
 /// How directories and their entries are laid out.
@@ -96,7 +100,8 @@ impl Order {
 impl TiffFile {
     /// Reads the chain of directories.
     pub(crate) fn read(path: &Path, source: Box<dyn ByteSource>) -> Result<Self> {
-        let mut file = Self { path: path.to_owned(), source, little: true, pages: Vec::new() };
+        let mut file =
+            Self { path: path.to_owned(), source, little: true, pages: Vec::new(), tags: 0 };
         let start = file.bytes(0, file.source.size().min(16), "the header")?;
         file.little = match start.get(..2) {
             Some(b"II") => true,
@@ -186,6 +191,13 @@ impl TiffFile {
                 "directory {page} has {count} tags, but at most {MAX_TAGS} are read"
             )));
         }
+        self.tags = self.tags.saturating_add(count);
+        if self.tags > MAX_ALL_TAGS {
+            return Err(self.limit(format!(
+                "directories 0 to {page} have {} tags, but at most {MAX_ALL_TAGS} are read",
+                self.tags
+            )));
+        }
         let start = at.checked_add(count_bytes).ok_or_else(|| cut(self))?;
         let length = count.saturating_mul(entry_bytes);
         let table = self.bytes(start, length, &what)?;
@@ -197,6 +209,7 @@ impl TiffFile {
         };
         let mut uppers = uppers.chunks_exact(4);
         let mut entries = Vec::new();
+        let mut known = HashSet::new();
         for (number, row) in (0_u64..).zip(table.chunks_exact(if big { 20 } else { 12 })) {
             let (Some(tag), Some(kind)) =
                 (order.u16(row), row.get(2..).and_then(|bytes| order.u16(bytes)))
@@ -224,7 +237,7 @@ impl TiffFile {
                 (value | u64::from(upper).wrapping_shl(32), 0)
             };
             // The first of several entries of one tag counts, as other readers have it.
-            if entries.iter().all(|entry: &Entry| entry.tag != tag) {
+            if known.insert(tag) {
                 entries.push(Entry { tag, kind, count, at, upper });
             }
         }
@@ -284,13 +297,18 @@ impl TiffFile {
 
     /// The values of a tag, where the directory has it.
     pub(crate) fn values(&self, page: usize, tag: u16) -> Result<Option<Values>> {
+        self.first_values(page, tag, u64::MAX)
+    }
+
+    /// The values of a tag up to a count: nothing is read of those behind.
+    fn first_values(&self, page: usize, tag: u16, most: u64) -> Result<Option<Values>> {
         let entry = self.pages.get(page).and_then(|page| page.iter().find(|it| it.tag == tag));
         let Some(entry) = entry else { return Ok(None) };
         let what = || format!("page {page}: {}", tags::name(tag));
         let Some(kind) = entry.kind else {
             return Err(self.decode(format!("{} is of an unknown type", what())));
         };
-        let length = kind.bytes().saturating_mul(entry.count);
+        let length = kind.bytes().saturating_mul(entry.count.min(most));
         if length > MAX_VALUE {
             return Err(self.limit(format!(
                 "{} has {} values, which is more than is read",
@@ -351,7 +369,11 @@ impl TiffFile {
 
     /// All integers of a tag.
     pub(crate) fn integers(&self, page: usize, tag: u16) -> Result<Option<Vec<u64>>> {
-        match self.values(page, tag)? {
+        self.first_integers(page, tag, u64::MAX)
+    }
+
+    fn first_integers(&self, page: usize, tag: u16, most: u64) -> Result<Option<Vec<u64>>> {
+        match self.first_values(page, tag, most)? {
             None => Ok(None),
             Some(Values::Integers(integers)) => Ok(Some(integers)),
             Some(_) => Err(self.wrong(page, tag, "is no integer that is not negative")),
@@ -360,7 +382,7 @@ impl TiffFile {
 
     /// The first integer of a tag.
     pub(crate) fn integer(&self, page: usize, tag: u16) -> Result<Option<u64>> {
-        match self.integers(page, tag)? {
+        match self.first_integers(page, tag, 1)? {
             None => Ok(None),
             Some(integers) => match integers.first() {
                 Some(first) => Ok(Some(*first)),
@@ -371,7 +393,7 @@ impl TiffFile {
 
     /// The first number of a tag.
     pub(crate) fn number(&self, page: usize, tag: u16) -> Result<Option<f64>> {
-        Ok(self.values(page, tag)?.and_then(|values| match values {
+        Ok(self.first_values(page, tag, 1)?.and_then(|values| match values {
             Values::Numbers(numbers) => numbers.first().copied(),
             Values::Integers(integers) => {
                 integers.first().map(|it| crate::wsi::schema::as_f64(*it))
@@ -493,6 +515,38 @@ mod tests {
         assert_eq!(file.integers(0, 258).unwrap(), Some(vec![9, 8]));
         let file = read(b"MM\0*\0\0\0\x08\0\x01\x01\0\0\x03\0\0\0\x01\0\x07\0\0\0\0\0\0").unwrap();
         assert_eq!(file.integer(0, 256).unwrap(), Some(7));
+    }
+
+    #[test]
+    fn directories_that_overlap_do_not_multiply_their_tags() {
+        // Directories 4 bytes apart, each of 4096 tags that differ.
+        let (step, tags) = (4_usize, 4096_u16);
+        let table = usize::from(tags) * 12;
+        let mut bytes = b"II*\0\x08\0\0\0".to_vec();
+        bytes.resize(8 + table + 5000 * step, 0);
+        for at in (8..bytes.len() - 3).step_by(step) {
+            bytes[at..at + 2].copy_from_slice(&tags.to_le_bytes());
+            let tag = u16::try_from(at / step % 65_536).unwrap();
+            bytes[at + 2..at + 4].copy_from_slice(&tag.to_le_bytes());
+        }
+        for number in 0..4000 {
+            let at = 8 + number * step;
+            let end = at + 2 + table;
+            let next = u32::try_from(at + step).unwrap();
+            bytes[end..end + 4].copy_from_slice(&next.to_le_bytes());
+        }
+        assert_eq!(
+            message(&bytes),
+            "a.tif: directories 0 to 64 have 266240 tags, but at most 262144 are read"
+        );
+    }
+
+    #[test]
+    fn of_tags_of_one_value_no_others_are_read() {
+        let file = read(&one(&[(256, 3, 1 << 30, 4), (282, 5, u32::MAX, 4)], 0)).unwrap();
+        assert_eq!(file.integer(0, 256).unwrap(), Some(8));
+        assert!(file.number(0, 282).unwrap().is_some());
+        assert!(file.integers(0, 256).is_err());
     }
 
     #[test]

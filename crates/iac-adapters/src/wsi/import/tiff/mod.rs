@@ -17,6 +17,7 @@ pub(crate) mod tags;
 mod vendor;
 mod ventana;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -43,6 +44,11 @@ use vendor::Vendor;
 
 /// Pixels that an associated image may have.
 const MAX_ASSOCIATED: u64 = 64 << 20;
+/// How many associated images there may be, and pixels of all of them.
+const MAX_ALL_ASSOCIATED: (usize, u64) = (256, 1 << 30);
+/// Bytes that descriptions, profiles and lists of pages behind the first may have together: several
+/// pages may name the same bytes of the file, so that its size does not bound them.
+const MAX_DESCRIBED: u64 = 256 << 20;
 /// Bytes of shared tables that a pack can hold.
 const MAX_PACK_TABLES: usize = 16_384;
 
@@ -136,15 +142,31 @@ impl TiffSource {
     fn find_associated(&mut self, vendor: &Vendor) -> Result<()> {
         let raster: Vec<usize> = self.parts.iter().map(|part| part.page.number).collect();
         let first = Outline::read(&self.file, raster.first().copied().unwrap_or(0))?;
+        let mut names = HashSet::new();
+        let (mut described, mut all_pixels) = (0_u64, 0_u64);
+        let mut describe = |number: usize, bytes: usize| {
+            described = described.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+            if described <= MAX_DESCRIBED {
+                return Ok(());
+            }
+            Err(self.file.limit(format!(
+                "pages 1 to {number} have {described} bytes of descriptions, profiles and lists of \
+                 parts, but at most {MAX_DESCRIBED} are read"
+            )))
+        };
         for number in (0..self.file.pages()).filter(|number| !raster.contains(number)) {
             let outline = Outline::read(&self.file, number)?;
             let text = self.file.text(number, tags::IMAGE_DESCRIPTION)?.unwrap_or_default();
+            describe(number, text.len())?;
             let lens = ndpi::lens(&self.file, number)?;
             if vendor.is_level(&first, (number, &outline), &text, lens) {
                 continue;
             }
             let page = Page::read(&self.file, number)?;
+            describe(number, page.layout.chunks().saturating_mul(16))?;
+            describe(number, page.icc.as_ref().map_or(0, Vec::len))?;
             let pixels = page.width.saturating_mul(page.height);
+            all_pixels = all_pixels.saturating_add(pixels);
             let sides = (u32::try_from(page.width), u32::try_from(page.height));
             let (true, (Ok(width), Ok(height))) = (pixels <= MAX_ASSOCIATED, sides) else {
                 return Err(self.file.unsupported(format!(
@@ -154,9 +176,17 @@ impl TiffSource {
                 )));
             };
             let base = vendor.associated_name(number, page.subfile_type, &text, lens);
+            let (most, most_pixels) = MAX_ALL_ASSOCIATED;
+            if self.associated.len() >= most || all_pixels > most_pixels {
+                return Err(self.file.limit(format!(
+                    "pages 1 to {number} have {} associated images of {all_pixels} pixels, but at \
+                     most {most} of {most_pixels} are read",
+                    self.associated.len().saturating_add(1)
+                )));
+            }
             let mut name = base.clone();
             let mut count = 1_u32;
-            while self.associated.iter().any(|image| image.name == name) {
+            while !names.insert(name.clone()) {
                 count = count.saturating_add(1);
                 name = format!("{base}_{count}");
             }

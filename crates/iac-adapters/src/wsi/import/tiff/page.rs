@@ -370,6 +370,11 @@ impl Layout {
         (offset != 0 && count != 0).then_some((offset, count))
     }
 
+    /// Chunks, planes counted by themselves.
+    pub(crate) const fn chunks(&self) -> usize {
+        self.offsets.len()
+    }
+
     /// Bytes of all chunks.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
