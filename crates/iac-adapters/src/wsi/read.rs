@@ -157,22 +157,21 @@ impl WsiPackReader {
     /// [`AdapterError::Codec`] when it is damaged.
     pub fn read_row_image(&self, row: u64) -> Result<Image> {
         let rows = &self.inner.rows;
-        let (width, height, pixels) =
-            if let Some(tile) = rows.tiles.iter().find(|tile| u64::from(tile.row) == row) {
-                let at = (tile.x.into(), tile.y.into());
-                let pixels = self.decoded(at, row, Scale::Full, false, true)?;
-                (self.info().tile_width, self.info().tile_height, pixels.to_vec())
-            } else if let Some(image) =
-                self.associated_images().into_iter().find(|image| image.row == row)
-            {
-                let image = self.read_associated(&image.name)?;
-                (image.width, image.height, image.pixels)
-            } else {
-                return Err(AdapterError::Unsupported {
-                    path: self.reader().path().to_owned(),
-                    reason: format!("row {row} holds no image"),
-                });
-            };
+        let (width, height, pixels) = if let Some(tile) = rows.tile_of(row) {
+            let at = (tile.x.into(), tile.y.into());
+            let pixels = self.decoded(at, row, Scale::Full, false, true)?;
+            (self.info().tile_width, self.info().tile_height, pixels.to_vec())
+        } else if let Some(image) =
+            self.associated_images().into_iter().find(|image| image.row == row)
+        {
+            let image = self.read_associated(&image.name)?;
+            (image.width, image.height, image.pixels)
+        } else {
+            return Err(AdapterError::Unsupported {
+                path: self.reader().path().to_owned(),
+                reason: format!("row {row} holds no image"),
+            });
+        };
         ImageShape::new(height, width, 3)
             .and_then(|shape| Image::new(shape, pixels))
             .map_err(|source| self.codec_error(row, source))

@@ -80,6 +80,8 @@ pub(crate) struct Rows {
     grid_height: u64,
     /// In the order of the table.
     pub(crate) auxiliary: Vec<Auxiliary>,
+    /// Their positions, sorted by kind and name.
+    by_name: Vec<u32>,
     /// Rows of tiles, in the order of the table.
     pub(crate) tiles: Vec<TilePlace>,
 }
@@ -112,9 +114,19 @@ impl Rows {
         }
     }
 
+    /// The tile that a row holds.
+    pub(crate) fn tile_of(&self, row: u64) -> Option<TilePlace> {
+        let at = self.tiles.binary_search_by_key(&row, |tile| tile.row.into()).ok()?;
+        self.tiles.get(at).copied()
+    }
+
     /// A record by kind and name.
     pub(crate) fn find(&self, kind: u8, name: &str) -> Option<&Auxiliary> {
-        self.auxiliary.iter().find(|one| one.kind == kind && one.name == name)
+        let at = self.by_name.binary_search_by(|at| {
+            let one = self.auxiliary.get(to_usize(*at));
+            one.map(|one| (one.kind, one.name.as_str())).cmp(&Some((kind, name)))
+        });
+        self.auxiliary.get(to_usize(*self.by_name.get(at.ok()?)?))
     }
 }
 
@@ -520,10 +532,17 @@ impl<'a> Reading<'a> {
                 Places::Sparse(places)
             }
         };
+        // There are no more of them than rows, whose number fits.
+        let count = u32::try_from(self.auxiliary.len()).unwrap_or(u32::MAX);
+        let mut by_name: Vec<u32> = (0..count).collect();
+        by_name.sort_unstable_by_key(|at| {
+            self.auxiliary.get(to_usize(*at)).map(|one| (one.kind, one.name.as_str()))
+        });
         Ok(Rows {
             places,
             grid_width: self.info.grid_width,
             grid_height: self.info.grid_height,
+            by_name,
             auxiliary: self.auxiliary,
             tiles: self.tiles,
         })
@@ -535,6 +554,10 @@ pub(crate) fn valid_side(raster: u64, tile: u32, at: u32) -> i64 {
     let start = u64::from(at).saturating_mul(tile.into());
     let left = raster.saturating_sub(start).min(tile.into());
     i64::try_from(left).unwrap_or(i64::MAX)
+}
+
+fn to_usize(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn shown(number: i64) -> String {

@@ -122,7 +122,9 @@ fn describe(reader: &WsiPackReader, tell: &mut dyn FnMut(AdapterError)) {
     }
     let images = reader.associated_images();
     for (name, entry) in &known {
-        let Some(image) = images.iter().find(|image| image.name == *name) else {
+        // They are sorted by name.
+        let image = images.binary_search_by(|image| image.name.as_str().cmp(name));
+        let Some(image) = image.ok().and_then(|at| images.get(at)) else {
             tell(wrong(
                 "associated_images",
                 format!("the image \"{}\" is described, but not there", short(name)),
@@ -230,7 +232,7 @@ impl SchemaCheck for WsiSchema {
         let reader = self.open(pack)?;
         let rows = &reader.inner.rows;
         // Others are looked at as a whole above.
-        rows.tiles.iter().find(|tile| u64::from(tile.row) == record.row)?;
+        rows.tile_of(record.row)?;
         let decoded = reader.inner.decoder.decode(&record.bytes, Scale::Full, false);
         let error = decoded.err()?;
         Some(
