@@ -199,7 +199,7 @@ fn render_items(
         let at = |start: u64, tile: u64| start.checked_div(tile.max(1)).unwrap_or(0);
         (at(item.y.covered.start, grid.tile_height), at(item.x.covered.start, grid.tile_width))
     });
-    let budget = options.memory.checked_div(grid.tile_bytes()).unwrap_or(1).max(1);
+    let budget = options.memory.checked_div(grid.tile_cost()).unwrap_or(1).max(1);
     let mut group: Vec<Item<'_>> = Vec::new();
     let mut wanted: BTreeSet<(u64, u64)> = BTreeSet::new();
     for item in items {

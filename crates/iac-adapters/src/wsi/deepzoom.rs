@@ -2,6 +2,7 @@
 //! read.
 
 use std::fs;
+use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,9 @@ use super::schema::as_f64;
 use super::tile_folder::FileEncoder;
 use crate::error::{AdapterError, Result};
 use crate::task::{Task, check_cancelled};
+
+/// Tiles that the largest size may be cut into: the same number of files.
+const MAX_TILES: u64 = 1 << 24;
 
 /// How a slide becomes a Deep Zoom folder.
 #[derive(Debug, Clone)]
@@ -118,6 +122,18 @@ impl WsiPackReader {
         let encoder =
             FileEncoder::new(options.quality).map_err(|source| self.export_error(source))?;
         let info = self.info();
+        let count = |side: u64| side.div_ceil(u64::from(options.tile));
+        let (across, down) = (count(info.width), count(info.height));
+        if across.saturating_mul(down) > MAX_TILES {
+            return Err(AdapterError::usage(format!(
+                "{}: {} x {} pixels make {across} x {down} tiles of {}, but at most {MAX_TILES} are \
+                 written",
+                self.reader().path(),
+                info.width,
+                info.height,
+                options.tile
+            )));
+        }
         let levels =
             u64::BITS.saturating_sub(info.width.max(info.height).saturating_sub(1).leading_zeros());
         fs::create_dir(&folder).map_err(AdapterError::io(&folder, "cannot make the folder"))?;
@@ -155,8 +171,7 @@ impl WsiPackReader {
             info.width,
             info.height
         );
-        fs::write(path, description)
-            .map_err(AdapterError::io(path, "cannot write the description"))?;
+        write_new(path, description.as_bytes())?;
         unfinished.0 = None;
         drop(unfinished);
         let levels = levels.saturating_add(1);
@@ -200,4 +215,15 @@ impl WsiPackReader {
     fn export_error(&self, source: iac_codec::CodecError) -> AdapterError {
         AdapterError::Codec { path: self.reader().path().to_owned(), row: None, source }
     }
+}
+
+/// Writes a file that must not be there yet; none is left where that fails.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    let fail = || AdapterError::io(path, "cannot write the description");
+    let mut file = fs::File::create_new(path).map_err(fail())?;
+    file.write_all(bytes).map_err(|error| {
+        // Whatever made the work fail is what is told.
+        let _ = fs::remove_file(path);
+        fail()(error)
+    })
 }

@@ -68,6 +68,8 @@ impl LevelCodec {
                 ))
             }
             Self::Filtered(codec) => {
+                // The sides are what a header claims.
+                limits.check_samples(u64::try_from(shape.samples()).unwrap_or(u64::MAX))?;
                 let mut pixels = vec![0; shape.samples()];
                 codec.decode_bytes_into(payload, &mut pixels, limits)?;
                 restore(&mut pixels, row_bytes(shape));
@@ -131,5 +133,9 @@ mod tests {
         let other = ImageShape::new(5, 8, 3).unwrap();
         assert!(codec.decode(&payload, other, &limits).is_err());
         assert!(codec.decode(b"nothing", shape, &limits).is_err());
+        // No memory is taken for what a header claims.
+        let claimed = ImageShape::new(65_535, 65_535, 3).unwrap();
+        let error = codec.decode(&payload, claimed, &limits).unwrap_err();
+        assert!(matches!(error, CodecError::Limit { .. }), "{error}");
     }
 }

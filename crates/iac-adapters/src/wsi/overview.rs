@@ -426,6 +426,13 @@ impl Overview {
                 return Err(wrong(name, format!("{name} is not {size}, as that of the slide")));
             }
         }
+        if member("background_rgb") != Some(&json!(info.background)) {
+            let [red, green, blue] = info.background;
+            return Err(wrong(
+                "background_rgb",
+                format!("background_rgb is not [{red}, {green}, {blue}], as that of the slide"),
+            ));
+        }
         let side = |name: &str| {
             let side = member(name).and_then(Value::as_u64).and_then(|it| u32::try_from(it).ok());
             side.filter(|side| (1..=65_535).contains(side))

@@ -4,6 +4,9 @@ use bytes::Bytes;
 
 use crate::error::Result;
 
+/// Bytes that are kept about a tile while a region is made.
+const TILE_COST: u64 = 256;
+
 /// The measures of a raster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grid {
@@ -19,6 +22,11 @@ impl Grid {
     /// Bytes of a decoded tile.
     pub(crate) const fn tile_bytes(&self) -> u64 {
         self.tile_width.saturating_mul(self.tile_height).saturating_mul(3)
+    }
+
+    /// Bytes that a decoded tile takes with what is kept about it, which is most of a tile of few pixels.
+    pub(crate) fn tile_cost(&self) -> u64 {
+        self.tile_bytes().max(TILE_COST)
     }
 }
 

@@ -12,10 +12,16 @@ use super::raster::{Grid, TileSource};
 use super::resample::{
     Sum, add_columns, add_outside_rows, add_row, average, average_columns, is_whole,
 };
-use crate::error::Result;
+use crate::error::{AdapterError, Result};
 
 /// Bytes of decoded tiles in a band, where memory allows: enough that threads are kept busy.
 const BAND_BYTES: u64 = 32 << 20;
+/// Pixels of a raster that a region may cover: a square of a million along each side.
+const MAX_COVERED: u64 = 1 << 40;
+/// Tiles of a raster, stored or not, that a region may cover.
+const MAX_TILES: u64 = 1 << 28;
+/// Pixels of a row, and tiles of a row, that one column of a region may need.
+const MAX_ACROSS: (u64, u64) = (1 << 26, 1 << 20);
 /// Pixels of a band below which one thread averages them alone.
 const SHARED_PIXELS: u64 = 1 << 17;
 
@@ -46,13 +52,16 @@ pub(crate) fn render(
     if x.inside.is_empty() || y.inside.is_empty() {
         return Ok(());
     }
+    check_work(&grid, x, y)?;
     // Two bands are in memory: the one that is averaged and the one that is decoded.
     let budget = (options.memory / 2).clamp(1, BAND_BYTES);
     let tile_rows = tiles(&y.covered, grid.tile_height);
     for columns in stripes(x, &grid, options.memory / 2) {
-        let tile_columns = tiles(&covered(x, &columns), grid.tile_width);
+        let pixels = covered(x, &columns);
+        let tile_columns = tiles(&pixels, grid.tile_width);
+        check_across(&grid, length(&pixels), length(&tile_columns))?;
         let row_bytes = grid
-            .tile_bytes()
+            .tile_cost()
             .saturating_mul(tile_columns.end.saturating_sub(tile_columns.start))
             .max(1);
         let rows_at_once = budget.checked_div(row_bytes).unwrap_or(1).max(1);
@@ -80,6 +89,38 @@ pub(crate) fn render(
     Ok(())
 }
 
+/// Refuses what nobody waits for: sizes are what a header claims, and nothing of it need be stored.
+fn check_work(grid: &Grid, x: &Axis, y: &Axis) -> Result<()> {
+    let pixels = (length(&x.covered), length(&y.covered));
+    let tiles = |pixels: &Range<u64>, tile: u64| length(&tiles(pixels, tile));
+    let count =
+        tiles(&x.covered, grid.tile_width).saturating_mul(tiles(&y.covered, grid.tile_height));
+    if pixels.0.saturating_mul(pixels.1) <= MAX_COVERED && count <= MAX_TILES {
+        return Ok(());
+    }
+    Err(AdapterError::usage(format!(
+        "the region covers {} x {} pixels in {count} tiles of a raster of {} x {}, but at most \
+         {MAX_COVERED} pixels in {MAX_TILES} tiles are averaged at once",
+        pixels.0, pixels.1, grid.width, grid.height
+    )))
+}
+
+/// Refuses regions of which one column alone needs more of a row than memory is meant to hold.
+fn check_across(grid: &Grid, pixels: u64, tiles: u64) -> Result<()> {
+    if pixels <= MAX_ACROSS.0 && tiles <= MAX_ACROSS.1 {
+        return Ok(());
+    }
+    Err(AdapterError::usage(format!(
+        "a column of the region covers {pixels} pixels in {tiles} tiles of each row of a raster of {} x \
+         {}, but at most {} pixels in {} tiles are averaged at once",
+        grid.width, grid.height, MAX_ACROSS.0, MAX_ACROSS.1
+    )))
+}
+
+fn length(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
 /// Tiles that a range of pixels touches.
 pub(crate) fn tiles(pixels: &Range<u64>, tile: u64) -> Range<u64> {
     if pixels.is_empty() {
@@ -99,7 +140,7 @@ pub(super) fn covered(axis: &Axis, spans: &Range<usize>) -> Range<u64> {
 
 /// Ranges of the region's columns whose tiles fit into memory, one row of tiles at a time.
 fn stripes(x: &Axis, grid: &Grid, memory: u64) -> Vec<Range<usize>> {
-    let tile = grid.tile_bytes().max(1);
+    let tile = grid.tile_cost();
     let most = memory.checked_div(tile).unwrap_or(1).max(1);
     let mut stripes = Vec::new();
     let mut start = x.inside.start;
