@@ -78,6 +78,7 @@
 //! | [`reader`] | byte sources, [`PackReader`], [`VariableRecordPack`], [`FixedRecordPack`], verification, the header cache, the guard |
 //! | [`writer`] | [`PackWriter`], [`VariablePackBuilder`], [`FixedPackBuilder`] and the plain builders; atomic publication |
 //! | [`ops`] | whole-pack operations: pack files, extract, salvage, digest, list, select rows |
+//! | [`adapters`] | schemas: image tiles, features, clinical text, DICOM, volumes, whole slides |
 //!
 //! The types that most programs need are at the root of this crate, those of nearly every program
 //! in the [`prelude`]. The crates whose types stand in the interface are re-exported, so that
@@ -87,22 +88,24 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `default` | `zstd`, `brotli`, `lz4`, `jpeg-decoder`: what builds with cargo and a C compiler alone |
+//! | `default` | `zstd`, `brotli`, `lz4`, `jpeg-decoder`, `text`, `tiles`, `features`, `dicom`, `wsi`, `wsi-import`: what builds with cargo and a C compiler alone |
 //! | `zstd`, `brotli`, `lz4` | the codec of that name |
 //! | `brotli-c` | encoding `brotli` through the C library, which is faster |
 //! | `jpeg`, `jpeg-decoder` | the codec `jpeg` (libjpeg-turbo; needs cmake and nasm), or its decoding alone, in pure Rust |
 //! | `jxl`, `jxl-decoder` | the codec `jxl` (libjxl; needs cmake and a C++ compiler), or its decoding alone, in pure Rust |
 //! | `jpeg2000`, `htj2k` | the codec `jpeg2000` (OpenJPEG), and its encoding of HTJ2K |
 //! | `jpegls` | the codec `jpegls` (CharLS; needs cmake and a C++ compiler) |
-//! | `text`, `text-search` | packs of clinical text and paired text (the module `adapters`), on by default; full-text search over them |
-//! | `tiles`, `features` | packs of image tiles and of teacher features (the module `adapters`); on by default |
-//! | `dicom` | packs of one patient's DICOM objects (the module `adapters`); on by default, images need `jxl` |
+//! | `text` | packs of clinical text and paired text (the module `adapters`); on by default |
+//! | `text-search`, `parquet` | full-text search over packs of text; importing text from Parquet files |
+//! | `tiles`, `features` | packs of image tiles and of teacher features (the module `adapters`); on by default, writing tiles needs `jxl` |
+//! | `dicom` | packs of one patient's DICOM objects (the module `adapters`); on by default, images in JPEG XL need `jxl` |
 //! | `volumes` | series of DICOM images as volumes, labels on them, export to NIfTI |
 //! | `object-store` | packs in S3, Google Cloud Storage, Azure and on web servers (`reader::object`, `ops::object`) |
-//! | `wsi` | packs of one whole slide (the module `adapters`); on by default. `wsi-icc`: colours by the slide's own profile |
+//! | `wsi`, `wsi-import` | packs of one whole slide (the module `adapters`), importing slides; on by default |
+//! | `wsi-icc`, `wsi-openslide` | colours of slides by their own profiles; importing through libopenslide |
 //! | `arrays` | stores of n-dimensional arrays with versions (the module `arrays`) |
 //! | `ndarray` | rows of fixed packs as arrays of the crate `ndarray` |
-//! | `full` | every codec with its best backend |
+//! | `full` | every codec with its best backend; what is not a codec is named beside it |
 //!
 //! The codec `none` is always there.
 
