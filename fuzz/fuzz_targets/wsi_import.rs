@@ -4,6 +4,10 @@
 //! An input is one byte that chooses the name's suffix, one that chooses how tiles are made, and the file.
 #![no_main]
 
+#[allow(dead_code)]
+#[path = "../../crates/iac-adapters/tests/common/slides.rs"]
+mod slides;
+
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -19,6 +23,7 @@ use iac_ops::NoProgress;
 use iac_reader::PackReader;
 use iac_writer::WriteOptions;
 use libfuzzer_sys::fuzz_target;
+use slides::{DicomSlide, TiffPage, tiff, tiff_of};
 
 #[global_allocator]
 static ALLOCATOR: Limited = Limited;
@@ -158,5 +163,38 @@ fn make_seeds() -> Vec<(String, Vec<u8>)> {
             made.push((format!("{name}.{number}"), [&[suffix, how][..], &bytes].concat()));
         }
     }
+    for (name, suffix, bytes) in made_up() {
+        for how in [4_u8, 64 + 2] {
+            made.push((format!("{name}.{how}"), [&[suffix, how][..], &bytes].concat()));
+        }
+    }
     made
+}
+
+/// Small slides of makers whose files are no plain TIFF files.
+fn made_up() -> Vec<(&'static str, u8, Vec<u8>)> {
+    let full = DicomSlide::default();
+    let places = vec![(17, 7, "0", "1"), (1, 1, "0", "1"), (9, 1, "0", "1")];
+    let sparse = DicomSlide { frames: 3, places: Some(places), ..DicomSlide::default() };
+    let leica = "<scn xmlns=\"http://www.leica-microsystems.com/scn/2010/10/01\">\
+                 <collection sizeX=\"100000\" sizeY=\"80000\"><image><pixels>\
+                 <dimension sizeX=\"20\" sizeY=\"12\" r=\"0\" ifd=\"0\"/></pixels>\
+                 <view sizeX=\"5000\" sizeY=\"3000\" offsetX=\"1000\" offsetY=\"0\"/>\
+                 <illuminationSource>brightfield</illuminationSource></image><image><pixels>\
+                 <dimension sizeX=\"10\" sizeY=\"8\" r=\"0\" ifd=\"1\"/></pixels>\
+                 <view sizeX=\"2500\" sizeY=\"2000\" offsetX=\"9000\" offsetY=\"500\"/></image>\
+                 </collection></scn>";
+    let scan =
+        b"<iScan ScanRes=\"0.25\" Z-layers=\"1\"/><EncodeInfo><TileJointInfo OverlapX=\"0\"/>";
+    let page = |text, tile, tags| TiffPage { text, width: 20, height: 12, tile, tags };
+    let ventana = tiff_of(&[
+        page("Label Image", 0, vec![(700, scan.to_vec())]),
+        page("level=0 mag=40", 16, vec![(700, scan.to_vec())]),
+    ]);
+    vec![
+        ("dicom-full", 7, full.native(&[10, 20, 30, 40, 50, 60])),
+        ("dicom-sparse", 7, sparse.native(&[10, 20, 30])),
+        ("leica", 3, tiff(&[(leica, 20, 12, 16), ("", 10, 8, 0)])),
+        ("ventana", 4, ventana),
+    ]
 }
