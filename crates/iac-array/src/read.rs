@@ -532,17 +532,18 @@ fn paste_pending(
     copy_out(values.as_source(), place, target, selection, meta.width())
 }
 
-/// Pieces that are read together; those of one block are not separated.
+/// Pieces that are read together; those of one block are not separated. Constant chunks have no block,
+/// and each is given memory of its own.
 fn window(pieces: &[Piece]) -> usize {
     let (mut stored, mut raw, mut before) = (0_u64, 0_u64, None);
     for (number, piece) in pieces.iter().enumerate() {
         let row = &piece.found.row;
-        let key = (piece.found.layer, row.block);
-        if before == Some(key) {
-            continue;
-        }
-        before = Some(key);
         if row.kind == ChunkKind::Data {
+            let key = (piece.found.layer, row.block);
+            if before == Some(key) {
+                continue;
+            }
+            before = Some(key);
             stored = stored.saturating_add(u64::from(row.block.length));
             raw = raw.saturating_add(u64::from(row.block.raw_length));
         }
@@ -551,4 +552,33 @@ fn window(pieces: &[Piece]) -> usize {
         }
     }
     pieces.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(kind: ChunkKind) -> Piece {
+        let block = Block::default();
+        let row = ChunkRow {
+            array_id: 1,
+            chunk: 0,
+            block,
+            in_offset: 0,
+            in_length: 0,
+            kind,
+            stats: None,
+        };
+        let extents = vec![1 << 24];
+        let visible = extents.clone();
+        Piece { request: 0, origin: vec![0], found: Found { layer: 0, row, extents, visible } }
+    }
+
+    #[test]
+    fn constant_chunks_are_counted_one_by_one_and_parts_of_a_block_together() {
+        let constants: Vec<Piece> = (0..9).map(|_| piece(ChunkKind::Constant(vec![7]))).collect();
+        assert_eq!(window(&constants), 2);
+        let parts: Vec<Piece> = (0..9).map(|_| piece(ChunkKind::Data)).collect();
+        assert_eq!(window(&parts), 9);
+    }
 }
