@@ -354,5 +354,16 @@ pub(crate) fn short(text: &str) -> String {
     shown
 }
 
+/// The beginning and the end of a message in whose middle a value may stand, of any length.
+#[cfg(feature = "text")]
+pub(crate) fn short_middle(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= SHOWN.saturating_mul(3) {
+        return text.to_owned();
+    }
+    let end: String = text.chars().skip(count.saturating_sub(SHOWN)).collect();
+    format!("{}{end}", short(text))
+}
+
 /// Result of this crate's operations.
 pub type Result<T, E = AdapterError> = std::result::Result<T, E>;

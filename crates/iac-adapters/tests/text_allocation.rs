@@ -181,6 +181,20 @@ fn nothing_is_taken_on_the_word_of_a_record_a_manifest_or_a_column() {
         assert_eq!(error.kind(), ErrorKind::Limit, "row {row}: {error}");
         assert!(largest <= 17 * MIB, "row {row}: {largest}");
     }
+    // Members whose values are not what they should be are not kept: this one has 4 MiB, and would
+    // take 128 MiB.
+    let long = format!("[{}0]", "0,".repeat(2 * MIB));
+    let manifest = format!("{{\"docs\": [], \"text_schema_version\": {long}}}");
+    let mut block = u32::try_from(manifest.len()).unwrap().to_le_bytes().to_vec();
+    block.extend_from_slice(manifest.as_bytes());
+    let other = folder.path().join("b.iac");
+    let codec = BrotliOptions::default().with_quality(2).codec().unwrap();
+    let lengthy = self::pack(&other, codec, &[block], &[None]);
+    let reader = ClinicalTextReader::from_reader(lengthy, TextReadOptions::default()).unwrap();
+    let (result, largest) = largest_in(|| reader.read_manifest_at(0));
+    assert_eq!(result.unwrap().version, None);
+    assert!(largest <= 17 * MIB, "{largest}");
+
     let reader = ClinicalTextReader::from_reader(pack, TextReadOptions::default()).unwrap();
     assert_eq!(reader.read_doc(0, 8599).unwrap().text.len(), 1_000_000);
     assert_eq!(reader.read_at(1).unwrap().docs.len(), 60_000);

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use super::fault;
-use crate::error::{AdapterError, Result};
+use crate::error::{AdapterError, Result, short_middle};
 use crate::text::model::{Patient, TextDocument};
 
 const BUFFER_BYTES: usize = 64 << 10;
@@ -211,7 +211,7 @@ impl<D: TextDocument, R: Read> JsonPatients<D, R> {
             };
             let text = error.to_string();
             let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
-            self.fault(line.saturating_add(down), place, reason)
+            self.fault(line.saturating_add(down), place, short_middle(reason))
         })
     }
 }
@@ -287,6 +287,14 @@ mod tests {
             let message = ids(text).unwrap_err().to_string();
             assert!(message.starts_with(place), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn long_values_in_the_wrong_place_are_not_repeated_in_messages() {
+        let text = format!("{{\"patient_id\": \"a\", \"docs\": \"{}\"}}", "note ".repeat(10_000));
+        let message = ids(&text).unwrap_err().to_string();
+        assert!(message.len() < 500, "{} bytes", message.len());
+        assert!(message.contains("expected a sequence"), "{message}");
     }
 
     #[test]

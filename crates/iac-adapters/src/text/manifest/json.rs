@@ -5,9 +5,10 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
 
+use super::scalar::Scalar;
 use super::{Keep, Manifest, ManifestDoc, Parsed, TextSpan};
+use crate::error::short_middle;
 use crate::text::fault::BlockError;
 use crate::text::model::{DocLabels, NO_EPISODE, TextDocument};
 
@@ -25,7 +26,7 @@ pub(super) fn parse<D: TextDocument>(
         return None;
     }
     Some(parsed.map_err(|error| {
-        let reason = error.to_string();
+        let reason = short_middle(&error.to_string());
         if error.is_data() {
             BlockError::ManifestShape { reason }
         } else {
@@ -80,10 +81,10 @@ impl<'de, D: TextDocument> Visitor<'de> for ManifestSeed<'_, D> {
                     once(&mut docs, "docs", map.next_value_seed(seed)?)?;
                 }
                 Member::TextVersion if D::VERSION_FIELD == "text_schema_version" => {
-                    once(&mut version, D::VERSION_FIELD, map.next_value::<Value>()?)?;
+                    once(&mut version, D::VERSION_FIELD, map.next_value::<Scalar>()?)?;
                 }
                 Member::PairVersion if D::VERSION_FIELD == "pair_schema_version" => {
-                    once(&mut version, D::VERSION_FIELD, map.next_value::<Value>()?)?;
+                    once(&mut version, D::VERSION_FIELD, map.next_value::<Scalar>()?)?;
                 }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -93,7 +94,7 @@ impl<'de, D: TextDocument> Visitor<'de> for ManifestSeed<'_, D> {
             manifest: Manifest {
                 patient_id: patient_id.unwrap_or_default(),
                 institution: institution.unwrap_or_default(),
-                version: version.and_then(|version| version.as_u64()),
+                version: version.and_then(|version: Scalar| version.unsigned()),
                 docs: docs.kept,
             },
             documents: docs.documents,
@@ -199,7 +200,7 @@ impl<'de, D: TextDocument> Visitor<'de> for DocSeed<D> {
                 continue;
             }
             if name.0 == Member::EpisodeIndex {
-                once(&mut episode, "episode_index", map.next_value::<Value>()?)?;
+                once(&mut episode, "episode_index", map.next_value::<Scalar>()?)?;
                 continue;
             }
             let span = name.0.span().filter(|span| is_member::<D>(span.1));
@@ -216,7 +217,7 @@ impl<'de, D: TextDocument> Visitor<'de> for DocSeed<D> {
         let [doc_id, doc_type, encounter, doc_category, source, doc_timestamp] = texts;
         let episode_index = match &episode {
             None => NO_EPISODE,
-            Some(value) => integer(value).ok_or_else(|| {
+            Some(value) => value.integer().ok_or_else(|| {
                 M::Error::custom(format_args!(
                     "`episode_index` of document {} is {value} instead of an integer",
                     self.number
@@ -248,14 +249,6 @@ impl<'de, D: TextDocument> Visitor<'de> for DocSeed<D> {
 
 fn is_member<D: TextDocument>(name: &str) -> bool {
     D::TEXTS.iter().any(|field| field.offset == name || field.length == name)
-}
-
-/// Integers, also as text, as other writers have them.
-fn integer(value: &Value) -> Option<i64> {
-    match value {
-        Value::String(text) => text.trim().parse().ok(),
-        other => other.as_i64(),
-    }
 }
 
 /// The members that mean something.

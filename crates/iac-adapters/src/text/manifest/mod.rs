@@ -5,6 +5,7 @@
 
 mod json;
 mod quick;
+mod scalar;
 mod write;
 
 use super::fault::BlockError;
