@@ -9,6 +9,25 @@ pub(crate) type Vector = [f64; 3];
 /// lengths from 1: orientations are often written with three or four digits.
 const ORTHONORMAL: f64 = 1e-3;
 
+/// Millimetres beyond which numbers are no places of anything, and reckoning with them ends in
+/// infinities.
+const FARTHEST: f64 = 1e9;
+/// Millimetres below which there is no distance between voxels.
+const CLOSEST: f64 = 1e-9;
+
+/// Whether a distance between voxels can be reckoned with.
+pub(crate) fn is_distance(millimetres: f64) -> bool {
+    (CLOSEST..=FARTHEST).contains(&millimetres)
+}
+
+/// Refuses places that are too far away to be any.
+pub(crate) fn check_place(position: Vector) -> Result<(), Misplaced> {
+    match position.into_iter().find(|one| one.is_nan() || one.abs() > FARTHEST) {
+        None => Ok(()),
+        Some(coordinate) => Err(Misplaced::TooFar { coordinate }),
+    }
+}
+
 pub(crate) fn dot([a, b, c]: Vector, [x, y, z]: Vector) -> f64 {
     a * x + b * y + c * z
 }
@@ -59,6 +78,7 @@ impl Plane {
             Numbers::Unusable => return Err(Misplaced::BadPosition),
             Numbers::Are(position) => position,
         };
+        check_place(position)?;
         let [a, b, c, x, y, z] = match orientation {
             Numbers::Absent => return Err(Misplaced::NoOrientation),
             Numbers::Unusable => return Err(Misplaced::BadOrientation),
@@ -74,7 +94,7 @@ impl Plane {
             Numbers::Unusable => return Err(Misplaced::BadSpacing { spacing: None }),
             Numbers::Are(spacing) => spacing,
         };
-        if spacing.iter().any(|one| *one <= 0.0) {
+        if !spacing.iter().all(|one| is_distance(*one)) {
             return Err(Misplaced::BadSpacing { spacing: Some(spacing) });
         }
         // What is left is rounding of the digits that files hold.
@@ -123,6 +143,11 @@ pub enum Misplaced {
     NoPosition,
     /// Its Image Position is not three finite numbers.
     BadPosition,
+    /// A coordinate of its place is beyond a thousand kilometres.
+    TooFar {
+        /// The coordinate in millimetres.
+        coordinate: f64,
+    },
     /// It has no Image Orientation.
     NoOrientation,
     /// Its Image Orientation is not six finite numbers.
@@ -136,7 +161,7 @@ pub enum Misplaced {
     },
     /// It has no Pixel Spacing.
     NoSpacing,
-    /// Its Pixel Spacing is not two numbers above 0.
+    /// Its Pixel Spacing is not two numbers from 1e-9 to 1e9.
     BadSpacing {
         /// What it is, as far as it is numbers.
         spacing: Option<[f64; 2]>,
@@ -160,6 +185,9 @@ impl fmt::Display for Misplaced {
         match self {
             Self::NoPosition => f.write_str("no image position"),
             Self::BadPosition => f.write_str("the image position is not three finite numbers"),
+            Self::TooFar { coordinate } => {
+                write!(f, "it lies {coordinate:e} mm away, where {FARTHEST:e} are allowed")
+            }
             Self::NoOrientation => f.write_str("no image orientation"),
             Self::BadOrientation => f.write_str("the image orientation is not six finite numbers"),
             Self::NotOrthonormal { lengths: [row, column], cosine } => write!(
@@ -171,7 +199,10 @@ impl fmt::Display for Misplaced {
                 f.write_str("the pixel spacing is not two finite numbers")
             }
             Self::BadSpacing { spacing: Some([rows, columns]) } => {
-                write!(f, "the pixel spacing {rows} x {columns} is not above 0")
+                write!(
+                    f,
+                    "the pixel spacing {rows:?} x {columns:?} is not from {CLOSEST:e} to {FARTHEST:e} mm"
+                )
             }
             Self::Coloured { samples } => {
                 write!(f, "{samples} samples in each pixel, where volumes hold one")
@@ -202,6 +233,18 @@ mod tests {
             (
                 Plane::new(position, axial, Numbers::Are([0.0, 1.0])),
                 Misplaced::BadSpacing { spacing: Some([0.0, 1.0]) },
+            ),
+            (
+                Plane::new(position, axial, Numbers::Are([1e-320, 1.0])),
+                Misplaced::BadSpacing { spacing: Some([1e-320, 1.0]) },
+            ),
+            (
+                Plane::new(position, axial, Numbers::Are([1.0, 1e308])),
+                Misplaced::BadSpacing { spacing: Some([1.0, 1e308]) },
+            ),
+            (
+                Plane::new(Numbers::Are([0.0, 0.0, -1e308]), axial, spacing),
+                Misplaced::TooFar { coordinate: -1e308 },
             ),
             (
                 Plane::new(position, Numbers::Are([1.0, 0.0, 0.0, 0.6, 0.8, 0.0]), spacing),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dicom_core::Tag;
 
 use super::affine::count;
-use super::geometry::{Misplaced, Numbers, Plane, dot, plus, times};
+use super::geometry::{Misplaced, Numbers, Plane, check_place, dot, is_distance, plus, times};
 use super::groups::{Groups, exactly, first, items, numbers, text};
 use super::mapping::{Cache, Mapping, World, modality_units};
 use super::marks::Marks;
@@ -160,7 +160,7 @@ pub(super) fn slices_of(data: &DataSet, form: Form, cache: &mut Cache, found: &m
             stated_spacing: groups
                 .number(PIXEL_MEASURES, SLICE_SPACING)
                 .map(f64::abs)
-                .filter(|spacing| *spacing > 0.0),
+                .filter(|spacing| is_distance(*spacing)),
             frame_of_reference: frame_of_reference.clone(),
             stack_id: groups.text(FRAME_CONTENT, Tag(0x0020, 0x9056)).unwrap_or_default(),
             marks: Marks::of(&groups),
@@ -178,11 +178,11 @@ pub(super) fn slices_of(data: &DataSet, form: Form, cache: &mut Cache, found: &m
 /// stated, else 1 for a voxel.
 fn behind(groups: &Groups<'_>, number: usize) -> Plane {
     let spacing = match groups.exactly(PIXEL_MEASURES, PIXEL_SPACING) {
-        Numbers::Are(spacing) if spacing.iter().all(|one| *one > 0.0) => spacing,
+        Numbers::Are(spacing) if spacing.iter().all(|one| is_distance(*one)) => spacing,
         _ => [1.0, 1.0],
     };
     let stated = groups.number(PIXEL_MEASURES, SLICE_SPACING).map(f64::abs);
-    let between = stated.filter(|spacing| *spacing > 0.0).unwrap_or(1.0);
+    let between = stated.filter(|spacing| is_distance(*spacing)).unwrap_or(1.0);
     Plane {
         position: [0.0, 0.0, between * count(number)],
         row: [1.0, 0.0, 0.0],
@@ -279,6 +279,7 @@ fn plane_of(groups: &Groups<'_>, offsets: &Offsets, frame: u32) -> Result<Plane,
             let offset = usize::try_from(frame).ok().and_then(|frame| offsets.get(frame));
             let offset = offset.copied().unwrap_or(0.0);
             let position = plus(plane.position, times(plane.normal(), offset));
+            check_place(position)?;
             Ok(Plane { position, ..plane })
         }
     }

@@ -319,6 +319,10 @@ fn slices_without_a_place_are_listed_and_the_others_stay() {
         strange(spacing, "-1\\0.5"),
         strange(spacing, ""),
         axial(2.0),
+        // Finite, but differences of such numbers are not.
+        strange(position, "0\\0\\-1e308"),
+        strange(position, "0\\0\\1e308"),
+        strange(spacing, "1e-320\\1"),
     ]);
     let reasons: Vec<_> = found.unplaced.iter().map(|it| (it.row, it.reason)).collect();
     assert_eq!(
@@ -335,6 +339,9 @@ fn slices_without_a_place_are_listed_and_the_others_stay() {
     assert_eq!(reasons[6].1, Misplaced::BadSpacing { spacing: Some([0.0, 0.5]) });
     assert_eq!(reasons[7].1, Misplaced::BadSpacing { spacing: Some([-1.0, 0.5]) });
     assert_eq!(reasons[8].1, Misplaced::NoSpacing);
+    assert_eq!(reasons[9].1, Misplaced::TooFar { coordinate: -1e308 });
+    assert_eq!(reasons[10].1, Misplaced::TooFar { coordinate: 1e308 });
+    assert_eq!(reasons[11].1, Misplaced::BadSpacing { spacing: Some([1e-320, 1.0]) });
     assert_eq!(found.slices.iter().map(|it| it.row).collect::<Vec<_>>(), [0, 10]);
 }
 
