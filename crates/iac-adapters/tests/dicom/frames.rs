@@ -830,7 +830,7 @@ fn fragments_are_put_together_whatever_tells_which_belong_together() {
     // (stated, fragments, offset table, frames found, reported)
     let table: Vec<u32> = (0..4).map(|n| n * (70 + 6 + 16)).collect();
     type Case<'a> = (Option<&'a str>, &'a [Bytes], &'a [u32], u64, bool);
-    let cases: [Case<'_>; 7] = [
+    let cases: [Case<'_>; 10] = [
         (Some("4"), &streams, &[], 4, false),
         (Some("2"), &streams, &[], 4, true),
         (Some("9"), &streams, &[], 4, true),
@@ -838,6 +838,10 @@ fn fragments_are_put_together_whatever_tells_which_belong_together() {
         (Some("1"), &streams, &[], 4, true),
         (Some("4"), &halves, &table, 4, false),
         (Some("4"), &halves, &[], 4, false),
+        // Tables that name the first frame only.
+        (Some("4"), &streams, &[0], 4, false),
+        (Some("4"), &halves, &[0], 4, false),
+        (Some("1"), &halves[..2], &[0], 1, false),
     ];
     for (stated, fragments, table, found, reported) in cases {
         let file =

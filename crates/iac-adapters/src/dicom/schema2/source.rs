@@ -299,10 +299,18 @@ impl Frames {
             return Err(Fault::schema(source.element, "has no fragments"));
         }
         let starts = source.item_offsets();
-        let groups = if let Some(groups) = groups_at(&starts, &extended_offsets(data)) {
-            groups
-        } else if let Some(groups) = groups_at(&starts, &source.offsets) {
-            groups
+        let by_table = groups_at(&starts, &extended_offsets(data))
+            .or_else(|| groups_at(&starts, &source.offsets));
+        let groups = if let Some(groups) = by_table {
+            // Some tables have fewer entries than there are frames, and what they leave out would
+            // hide behind the stream of the frame before.
+            let as_stated = |found: &Vec<Range<usize>>| u64::try_from(found.len()).ok() == stated;
+            let others = if stated.is_none() || as_stated(&groups) {
+                None
+            } else {
+                source.groups_by_starts(stated).ok().filter(as_stated)
+            };
+            others.unwrap_or(groups)
         } else if stated == u64::try_from(pieces).ok() {
             (0..pieces).map(|piece| piece..piece.saturating_add(1)).collect()
         } else {
