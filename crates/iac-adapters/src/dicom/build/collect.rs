@@ -281,10 +281,15 @@ impl Collected {
         second: &Preparing2,
     ) -> Result<DicomBuildReport> {
         if self.series.is_empty() {
-            return Err(AdapterError::usage(if self.skipped.is_empty() {
-                "there are no DICOM objects to pack".to_owned()
-            } else {
-                format!("none of the {} inputs can be used", self.skipped.len())
+            return Err(AdapterError::usage(match self.skipped.first() {
+                None => "there are no DICOM objects to pack".to_owned(),
+                // There is no report to look the reasons up in.
+                Some(first) => format!(
+                    "none of the {} inputs can be used, and the first is not because of this: {}: {}",
+                    self.skipped.len(),
+                    first.input,
+                    first.reason
+                ),
             }));
         }
         if self.series.len() > MAX_SERIES {
