@@ -566,6 +566,40 @@ fn left_justified_samples_lose_the_bits_beside_them() {
 }
 
 #[test]
+fn odd_values_are_made_harmless_and_pass_the_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut file = object(1, false);
+    for element in [
+        text((0x0020, 0x000D), VR::UI, format!("{ROOT}1\\{ROOT}2")),
+        text((0x0008, 0x0060), VR::CS, "\\\\"),
+        text((0x0020, 0x0012), VR::IS, "\\ "),
+        text((0x0018, 0x0050), VR::DS, "1.5\\\\2"),
+        // A date of birth that the table does not list.
+        text((0x0010, 0x0033), VR::LO, "ZQX 12 Nisan 5710"),
+        text((0x0008, 0x0005), VR::CS, "ISOLDE ZQX"),
+        Element::new(Tag(0x0012, 0x0010), VR::AT, b"ZQXZQXZQ".to_vec()),
+        Element::new(Tag(0x0028, 0x0106), VR::OB, b"ZQX^JOHN".to_vec()),
+    ] {
+        file.data.put(element);
+    }
+    let bytes = Bytes::from(file.to_bytes().unwrap());
+    let path = folder.path().join("p.rad.iac");
+    DicomPackBuilder::new()
+        .deidentify(deidentifier("", "k"))
+        .build_from(&path, [DicomInput::Bytes("one".to_owned(), bytes)])
+        .unwrap();
+    let pack = DicomPackReader::open(&path).unwrap();
+    let check = DeidCheck::run(&pack, None).unwrap();
+    assert!(check.is_clean(), "{:?}", check.findings);
+    assert!(!holds(&all_bytes(&path), b"ZQX"));
+    let data = pack.data_set(0).unwrap();
+    for (group, element) in [(0x0010, 0x0033), (0x0020, 0x0012), (0x0018, 0x0050), (0x0028, 0x0106)]
+    {
+        assert_eq!(shown(&data, group, element), None);
+    }
+}
+
+#[test]
 fn packs_by_patient_are_named_by_pseudonyms_and_maps_tell_who_is_who() {
     let folder = tempfile::tempdir().unwrap();
     inputs(folder.path(), 2);

@@ -35,6 +35,26 @@ const CLASSES: &[Tag] = &[
     Tag(0x0400, 0x0010),
 ];
 
+/// Attributes that the table leaves out although their values tell who somebody is: dates of birth
+/// and death in other calendars, numbers of animals, addresses of stations, retired numbers of
+/// orders, people to be told, owners of print jobs, journeys of passengers, and what others have
+/// put aside encrypted.
+const IDENTIFYING: &[Tag] = &[
+    Tag(0x0010, 0x0033),
+    Tag(0x0010, 0x0034),
+    Tag(0x0010, 0x2295),
+    Tag(0x0018, 0x1803),
+    Tag(0x0040, 0x1006),
+    Tag(0x0040, 0x1007),
+    Tag(0x0040, 0x2006),
+    Tag(0x0040, 0x2007),
+    Tag(0x0074, 0x100C),
+    Tag(0x0400, 0x0500),
+    Tag(0x2100, 0x0160),
+    Tag(0x4010, 0x101A),
+    Tag(0x4010, 0x1051),
+];
+
 /// What is done with an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
@@ -165,6 +185,9 @@ impl Rules<'_> {
     }
 
     fn unlisted(&self, tag: Tag, vr: VR, cleaning: bool) -> Decision {
+        if IDENTIFYING.contains(&tag) {
+            return Decision::Remove;
+        }
         let Some(entry) = StandardDataDictionary.by_tag(tag) else {
             // Nobody can tell what it holds.
             return Decision::Remove;
@@ -206,7 +229,10 @@ fn is_compatible(known: VirtualVr, found: VR) -> bool {
         VirtualVr::Exact(VR::UN) => true,
         VirtualVr::Exact(exact) if is_bytes(exact) => is_bytes(found),
         VirtualVr::Exact(_) => found != VR::SQ && !is_string(found) && !is_bytes(found),
-        _ => found != VR::SQ && !is_string(found),
+        // Words whose sign depends on the samples; data of tables, overlays and pixels.
+        VirtualVr::Xs => matches!(found, VR::US | VR::SS),
+        VirtualVr::Lt => matches!(found, VR::US | VR::SS | VR::OW),
+        _ => is_bytes(found),
     }
 }
 
@@ -330,6 +356,10 @@ mod tests {
         assert_eq!(decide(&basic, 0x0028, 0x0010, VR::US), Decision::Keep);
         assert_eq!(decide(&basic, 0x0028, 0x0010, VR::LO), Decision::Remove);
         assert_eq!(decide(&basic, 0x0028, 0x0106, VR::SS), Decision::Keep);
+        // Bytes, in which anything may stand, where the dictionary has numbers.
+        assert_eq!(decide(&basic, 0x0028, 0x0106, VR::OB), Decision::Remove);
+        assert_eq!(decide(&basic, 0x0028, 0x3006, VR::OB), Decision::Remove);
+        assert_eq!(decide(&basic, 0x0028, 0x3006, VR::OW), Decision::Keep);
         assert_eq!(decide(&basic, 0x0018, 0x9FFF, VR::LO), Decision::Remove);
         assert_eq!(decide(&basic, 0x5002, 0x3000, VR::OW), Decision::Remove);
         assert_eq!(decide(&basic, 0x6002, 0x1500, VR::LO), Decision::Remove);
@@ -338,5 +368,14 @@ mod tests {
         assert_eq!(decide(&basic, 0x0002, 0x0016, VR::AE), Decision::Remove);
         assert_eq!(decide(&basic, 0x0004, 0x1500, VR::CS), Decision::Remove);
         assert_eq!(decide(&basic, 0x0042, 0x0010, VR::ST), Decision::Dummy);
+        // A date of birth, whatever its calendar and whatever the options are.
+        let all = with(&["retain-full-dates", "retain-patient-characteristics"]);
+        for profile in [&basic, &all] {
+            assert_eq!(decide(profile, 0x0010, 0x0033, VR::LO), Decision::Remove);
+            assert_eq!(decide(profile, 0x0040, 0x2007, VR::SH), Decision::Remove);
+        }
+        for tag in IDENTIFYING {
+            assert!(is_known(*tag) && table::row(*tag).is_none(), "{tag:?}");
+        }
     }
 }

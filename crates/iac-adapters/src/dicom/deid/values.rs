@@ -24,6 +24,7 @@ pub(crate) fn dummy(vr: VR) -> Bytes {
         VR::AS => DUMMY_AGE,
         VR::DS | VR::IS => "0",
         _ if is_text(vr) => DUMMY,
+        VR::AT => return Bytes::from_static(&[0; 4]),
         _ => return Bytes::from(vec![0; unit_bytes(vr).max(2)]),
     };
     padded(vr, text)
@@ -77,7 +78,12 @@ pub(crate) fn is_uid(text: &str) -> bool {
 
 /// Whether a value names character sets: what does not, may be anything.
 pub(crate) fn is_charset(value: &[u8]) -> bool {
-    let named = |part: &str| ["ISO", "GB"].iter().any(|start| part.starts_with(start));
+    let is_number =
+        |byte: u8| byte.is_ascii_digit() || matches!(byte, b'I' | b'R' | b' ' | b'_' | b'-');
+    let named = |part: &str| {
+        matches!(part, "GB18030" | "GBK" | "GB2312")
+            || part.strip_prefix("ISO").is_some_and(|rest| rest.bytes().all(is_number))
+    };
     sound(VR::CS, value).is_some()
         && ascii_parts(value)
             .is_some_and(|parts| parts.iter().all(|part| part.is_empty() || named(part)))
@@ -90,6 +96,10 @@ pub(crate) fn sound(vr: VR, value: &[u8]) -> Option<Bytes> {
         ascii_parts(value)
             .is_some_and(|parts| parts.iter().all(|part| part.is_empty() || test(part)))
     };
+    // A part without a number among others cannot be read as numbers.
+    let numbers = |test: &dyn Fn(&str) -> bool| {
+        ascii_parts(value).is_some_and(|parts| parts == [""] || parts.iter().all(|part| test(part)))
+    };
     let fits = match vr {
         VR::CS => {
             each(&|part| part.len() <= 16 && part.bytes().all(|byte| (0x20..0x7F).contains(&byte)))
@@ -99,8 +109,8 @@ pub(crate) fn sound(vr: VR, value: &[u8]) -> Option<Bytes> {
                 && part.ends_with(['D', 'W', 'M', 'Y'])
                 && part.bytes().take(3).all(|byte| byte.is_ascii_digit())
         }),
-        VR::DS => each(&|part| part.len() <= 32 && number::decimal(part).is_some()),
-        VR::IS => each(&|part| part.len() <= 32 && number::integer(part).is_some()),
+        VR::DS => numbers(&|part| part.len() <= 32 && number::decimal(part).is_some()),
+        VR::IS => numbers(&|part| part.len() <= 32 && number::integer(part).is_some()),
         VR::DA => each(&|part| dates::shift_date(part, 0).is_some()),
         VR::DT => each(&|part| dates::shift_date_time(part, 0).is_some()),
         VR::TM => each(&dates::is_time),
@@ -137,6 +147,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_of_people_are_no_character_sets() {
+        for known in ["", "ISO_IR 100", "\\ISO 2022 IR 87 ", "ISO-IR 192", "GB18030", "GBK\\"] {
+            assert!(is_charset(known.as_bytes()), "{known}");
+        }
+        for other in ["ISOLDE MAYER", "GBENGA ADE", "ISO_IR 100\\GBR", "iso_ir 100", "SMITH"] {
+            assert!(!is_charset(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
     fn dummies_are_known_again_and_have_even_lengths() {
         for vr in [
             VR::LO,
@@ -150,6 +170,7 @@ mod tests {
             VR::OB,
             VR::US,
             VR::FD,
+            VR::AT,
             VR::UN,
         ] {
             let value = dummy(vr);
@@ -158,6 +179,7 @@ mod tests {
             assert!(!value.is_empty());
             assert!(sound(vr, &value).is_some(), "{vr}");
         }
+        assert_eq!(dummy(VR::AT).len(), 4);
         assert!(!is_dummy(b"SMITH"));
     }
 
@@ -166,6 +188,8 @@ mod tests {
         for (vr, bad) in [
             (VR::DS, "SMITH"),
             (VR::IS, "12 JOHN"),
+            (VR::IS, "1\\\\3"),
+            (VR::DS, "\\ "),
             (VR::AS, "45 Y"),
             (VR::DA, "JOHN"),
             (VR::TM, "JOHN"),
