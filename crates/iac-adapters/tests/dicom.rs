@@ -33,6 +33,8 @@ mod goldens;
 mod handmade;
 #[path = "dicom/hostile.rs"]
 mod hostile;
+#[path = "dicom/hostile_frames.rs"]
+mod hostile_frames;
 #[path = "dicom/kept.rs"]
 mod kept;
 #[path = "dicom/secrets.rs"]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::document::Document;
 use super::object::{DataSet, tag_text};
 use super::restore;
-use super::schema2::Rest;
+use super::schema2::{Budget, Rest};
 use crate::error::Result;
 
 /// The metadata of one instance: what its series shares, and what is its own.
@@ -106,18 +106,23 @@ impl Attributes {
 
     /// Data set and file meta.
     pub(crate) fn restore(&self) -> super::fault::Result<(DataSet, DataSet)> {
-        let (mut data, meta) = self.restore_shared()?;
-        if let Some(rest) = &self.rest {
-            rest.add_groups(self, &mut data)?;
+        let budget = self.rest.as_ref().map(Rest::budget);
+        let (mut data, meta) = self.restore_within(budget.as_ref())?;
+        if let (Some(rest), Some(budget)) = (&self.rest, &budget) {
+            rest.add_groups(self, &mut data, budget)?;
         }
         Ok((data, meta))
     }
 
     /// The same without the functional groups of frames, where those are kept apart.
     pub(crate) fn restore_shared(&self) -> super::fault::Result<(DataSet, DataSet)> {
-        let bulk = |name: &str| match &self.rest {
-            Some(rest) => rest.bulk(name),
-            None => restore::no_bulk(name),
+        self.restore_within(self.rest.as_ref().map(Rest::budget).as_ref())
+    }
+
+    fn restore_within(&self, budget: Option<&Budget>) -> super::fault::Result<(DataSet, DataSet)> {
+        let bulk = |name: &str| match (&self.rest, budget) {
+            (Some(rest), Some(budget)) => rest.bulk(name, budget),
+            _ => restore::no_bulk(name),
         };
         let mut data = restore::data_set(&self.template.dataset, &self.delta.dataset, &bulk)?;
         let mut meta = restore::data_set(&self.template.file_meta, &self.delta.file_meta, &bulk)?;

@@ -15,6 +15,9 @@ use super::object::MAX_NESTING;
 /// The level that metadata is compressed with.
 pub(crate) const METADATA_LEVEL: i32 = 3;
 
+/// What a document may decompress to, unless something else is asked for.
+pub(crate) const MAX_DOCUMENT_BYTES: u64 = 1 << 30;
+
 /// JSON levels that a document may have: three for each level of sequences, and some around them.
 const MAX_JSON_DEPTH: usize = MAX_NESTING.saturating_mul(3).saturating_add(16);
 
@@ -32,6 +35,8 @@ pub(crate) struct Document {
     pub(crate) errors: Vec<Value>,
     /// What the reference does not know.
     pub(crate) iac: Map<String, Value>,
+    /// Bytes of its text.
+    pub(crate) bytes: u64,
 }
 
 impl Document {
@@ -42,7 +47,7 @@ impl Document {
             let kind = ErrorKind::from_name(error.kind().as_str()).unwrap_or(ErrorKind::Decode);
             Fault::new(kind, format!("its metadata cannot be decompressed: {error}"))
         })?;
-        Self::parse(&text)
+        Self::parse_within(&text, max_bytes)
     }
 
     /// The document as JSON; a template has no records.
@@ -60,13 +65,13 @@ impl Document {
         Value::Object(members)
     }
 
+    /// Reads a document from its text, within the default limit.
     pub(crate) fn parse(text: &[u8]) -> Result<Self> {
-        if is_too_deep(text) {
-            return Err(Fault::new(
-                ErrorKind::Limit,
-                format!("its metadata is nested more than {MAX_JSON_DEPTH} levels deep"),
-            ));
-        }
+        Self::parse_within(text, MAX_DOCUMENT_BYTES)
+    }
+
+    fn parse_within(text: &[u8], max_bytes: u64) -> Result<Self> {
+        check_extent(text, max_bytes)?;
         let mut reader = serde_json::Deserializer::from_slice(text);
         reader.disable_recursion_limit();
         let value: Value = serde::Deserialize::deserialize(&mut reader)
@@ -112,25 +117,50 @@ impl Document {
             Some(Value::Object(iac)) => iac,
             _ => Map::new(),
         };
-        Ok(Self { dataset, file_meta, preamble, errors, iac })
+        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        Ok(Self { dataset, file_meta, preamble, errors, iac, bytes })
     }
 }
 
-/// Whether a text is nested deeper than documents may be.
-pub(crate) fn is_too_deep(text: &[u8]) -> bool {
-    json_depth(text) > MAX_JSON_DEPTH
+/// Refuses texts that are nested deeper than documents may be, and those that would take much more
+/// memory than they have bytes: seven of them can make an object of hundreds.
+pub(crate) fn check_extent(text: &[u8], max_bytes: u64) -> Result<()> {
+    let (depth, memory) = json_extent(text);
+    let limit = |reason: String| Err(Fault::new(ErrorKind::Limit, reason));
+    if depth > MAX_JSON_DEPTH {
+        return limit(format!("its metadata is nested more than {MAX_JSON_DEPTH} levels deep"));
+    }
+    let allowed = max_bytes.saturating_mul(2);
+    if memory > allowed {
+        return limit(format!(
+            "its metadata would take {memory} bytes of memory, and {allowed} are allowed"
+        ));
+    }
+    Ok(())
 }
 
-/// How deep arrays and objects are nested in a JSON text.
-fn json_depth(text: &[u8]) -> usize {
+/// Bytes that an object takes whose members are few.
+const OBJECT_BYTES: u64 = 640;
+/// Bytes that any other value takes.
+const VALUE_BYTES: u64 = 40;
+
+/// How deep arrays and objects are nested in a JSON text, and about how many bytes of memory its
+/// values take.
+fn json_extent(text: &[u8]) -> (usize, u64) {
     let (mut depth, mut deepest) = (0_usize, 0_usize);
+    let (mut objects, mut values) = (0_u64, 0_u64);
     let (mut quoted, mut escaped) = (false, false);
     for byte in text {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if quoted => escaped = true,
             b'"' => quoted = !quoted,
+            b',' if !quoted => values = values.saturating_add(1),
             b'{' | b'[' if !quoted => {
+                if *byte == b'{' {
+                    objects = objects.saturating_add(1);
+                }
+                values = values.saturating_add(1);
                 depth = depth.saturating_add(1);
                 deepest = deepest.max(depth);
             }
@@ -138,7 +168,8 @@ fn json_depth(text: &[u8]) -> usize {
             _ => {}
         }
     }
-    deepest
+    let memory = objects.saturating_mul(OBJECT_BYTES);
+    (deepest, memory.saturating_add(values.saturating_mul(VALUE_BYTES)))
 }
 
 /// What the instances of one series share, found while they come.
@@ -360,6 +391,19 @@ mod tests {
             assert_eq!(delta.dataset.contains_key("00280010"), value == 1);
         }
         assert!(series.delta(3).is_none());
+    }
+
+    #[test]
+    fn documents_that_would_take_much_more_memory_than_bytes_are_refused_before_they_are_parsed() {
+        let many = vec![r#"{"":0}"#; 10_000].join(",");
+        let text = format!(r#"{{"dataset":{{}},"errors":[{many}],"file_meta":{{}}}}"#);
+        Document::parse(text.as_bytes()).unwrap();
+        let most = u64::try_from(text.len()).unwrap();
+        let error = Document::parse_within(text.as_bytes(), most).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Limit);
+        // What stands in a text is no value.
+        let text = format!(r#"{{"dataset":{{}},"file_meta":{{}},"x":"{}"}}"#, "{,[".repeat(10_000));
+        Document::parse_within(text.as_bytes(), most).unwrap();
     }
 
     #[test]

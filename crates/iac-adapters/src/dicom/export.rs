@@ -366,6 +366,18 @@ fn colours_are_transformed(stream: &[u8]) -> bool {
     marker.and_then(|marker| marker.get(8)).is_some_and(|transform| *transform == 1)
 }
 
+/// Whether a name stands for a device on some systems, whatever its extension.
+fn is_device(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    match stem.as_str() {
+        "con" | "prn" | "aux" | "nul" => true,
+        other => {
+            let port = other.strip_prefix("com").or_else(|| other.strip_prefix("lpt"));
+            port.is_some_and(|port| port.len() == 1 && port.bytes().all(|it| it.is_ascii_digit()))
+        }
+    }
+}
+
 /// A file that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -404,14 +416,20 @@ impl DicomPackReader {
                 // A name is never a path, and never hidden.
                 let safe = |one: &char| one.is_ascii_alphanumeric() || matches!(one, '.' | '-');
                 let mut name: String = uid.chars().filter(safe).take(100).collect();
-                if name.is_empty() || name.starts_with('.') {
+                if name.is_empty() || name.starts_with('.') || is_device(&name) {
                     name = format!("row{name}-{row}");
                 }
-                if !taken.insert(name.clone()) {
-                    name = format!("{name}-{row}");
-                    taken.insert(name.clone());
+                // Some systems do not tell capitals from other letters.
+                let mut unique = name.clone();
+                let mut tried = 0_u64;
+                while !taken.insert(unique.to_ascii_lowercase()) {
+                    unique = match tried {
+                        0 => format!("{name}-{row}"),
+                        tried => format!("{name}-{row}-{tried}"),
+                    };
+                    tried = tried.saturating_add(1);
                 }
-                (*row, folder.join(format!("{name}.dcm")))
+                (*row, folder.join(format!("{unique}.dcm")))
             })
             .collect();
         let task = Task::begin(progress, "exporting", u64::try_from(rows.len()).ok());

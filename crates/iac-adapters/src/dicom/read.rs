@@ -5,6 +5,7 @@ mod images;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
@@ -14,7 +15,7 @@ use iac_codec::{Codec, CodecError, DecodeOptions};
 use iac_format::TableKind;
 use iac_reader::{PackReader, ReadOptions, RecordOptions, VariableRecordPack};
 
-use super::document::{Document, metadata_codec};
+use super::document::{Document, MAX_DOCUMENT_BYTES, metadata_codec};
 use super::fault::Fault;
 use super::opening::{check_header, read_series};
 use super::schema2::read::Loaded;
@@ -22,7 +23,6 @@ use crate::columns::{IntColumn, TextColumn, has_column, int_column, text_column}
 use crate::error::{AdapterError, Result};
 
 /// Bytes that one template or delta may decompress to, unless the caller says otherwise.
-const MAX_DOCUMENT_BYTES: u64 = 1 << 30;
 
 /// One series of a pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +75,8 @@ struct Shared {
     /// Positions in `series` by number.
     by_idx: Vec<Option<usize>>,
     templates: Vec<OnceLock<Arc<Document>>>,
+    /// Bytes of the documents in `templates`.
+    kept_templates: AtomicU64,
     instances: OnceLock<Instances>,
     deltas: OnceLock<Vec<RecordBatch>>,
     codec: Codec,
@@ -154,6 +156,7 @@ impl DicomPackReader {
             series,
             by_idx,
             templates,
+            kept_templates: AtomicU64::new(0),
             instances: OnceLock::new(),
             deltas: OnceLock::new(),
             codec,
@@ -187,7 +190,8 @@ impl DicomPackReader {
     }
 
     /// The same pack with another bound on what one template or delta may decompress to. Default
-    /// 1 GiB.
+    /// 1 GiB. Twice as much is allowed for what a document takes in memory, and for the large
+    /// values and functional groups of one object together.
     #[must_use]
     pub fn with_max_document_bytes(&self, bytes: u64) -> Self {
         Self { max_document_bytes: bytes, ..self.clone() }
@@ -313,6 +317,12 @@ impl DicomPackReader {
             let shown = found.map_or_else(|| "null".to_owned(), |idx| idx.to_string());
             self.schema_row(row, "series_idx", format!("series {shown} is not in the series table"))
         })
+    }
+
+    /// The number of the series that a row belongs to.
+    pub(crate) fn series_number(&self, row: u64) -> Result<u64> {
+        let position = self.series_position(row)?;
+        Ok(u64::try_from(position).unwrap_or(u64::MAX))
     }
 
     /// Rows of the instances of a series, in the order of the table.

@@ -183,7 +183,7 @@ fn streams_of_sources_and_unknown_pixels_are_not_kept_with_de_identification() {
 }
 
 /// What a pack is made of.
-struct Parts {
+pub(crate) struct Parts {
     header: Map<String, Value>,
     series: RecordBatch,
     frames: RecordBatch,
@@ -193,10 +193,10 @@ struct Parts {
     behind: Vec<u8>,
     /// Where that begins.
     end: u64,
-    delta: Value,
+    pub(crate) delta: Value,
 }
 
-fn clean(folder: &Path) -> Parts {
+pub(crate) fn clean(folder: &Path) -> Parts {
     let path = folder.join("clean.rad.iac");
     DicomPackBuilder::new()
         .payload(PayloadCodec::Zstd)
@@ -229,7 +229,7 @@ fn clean(folder: &Path) -> Parts {
 }
 
 impl Parts {
-    fn set(&mut self, name: &str, column: ArrayRef) {
+    pub(crate) fn set(&mut self, name: &str, column: ArrayRef) {
         let mut columns: Vec<(String, ArrayRef)> = self
             .frames
             .schema()
@@ -247,7 +247,7 @@ impl Parts {
     }
 
     /// Puts bytes behind the records; says where they lie.
-    fn append(&mut self, value: &Value) -> (u64, u32, u32) {
+    pub(crate) fn append(&mut self, value: &Value) -> (u64, u32, u32) {
         let codec = ZstdOptions::new(3).codec().unwrap();
         let bytes = codec.encode_bytes(value.to_string().as_bytes()).unwrap();
         let offset = self.end + self.behind.len() as u64;
@@ -256,7 +256,7 @@ impl Parts {
     }
 
     /// Gives the object another delta.
-    fn replace_delta(&mut self) {
+    pub(crate) fn replace_delta(&mut self) {
         let (offset, length, crc32) = self.append(&self.delta.clone());
         self.set("delta_offset", Arc::new(UInt64Array::from(vec![offset; 3])));
         self.set("delta_length", Arc::new(UInt32Array::from(vec![length; 3])));
@@ -264,6 +264,11 @@ impl Parts {
     }
 
     fn found(self, folder: &Path) -> BTreeSet<(String, &'static str)> {
+        findings(&self.write(folder))
+    }
+
+    /// The pack that they make.
+    pub(crate) fn write(self, folder: &Path) -> DicomPackReader {
         let path = folder.join("tampered.rad.iac");
         let options = WriteOptions::new().overwrite(true);
         let (series, frames) = (Table::from(self.series), Table::from(self.frames));
@@ -277,7 +282,7 @@ impl Parts {
             writer.push_unindexed(&self.behind).unwrap();
         }
         writer.finish().unwrap();
-        findings(&DicomPackReader::open(&path).unwrap())
+        DicomPackReader::open(&path).unwrap()
     }
 }
 

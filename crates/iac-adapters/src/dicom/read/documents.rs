@@ -1,6 +1,7 @@
 //! Metadata of instances: templates, deltas, and what lies behind the payloads.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
@@ -35,6 +36,13 @@ impl DicomPackReader {
             }
             other => other,
         })?;
+        // Series may be many, and each may be large: those beyond the bound are read each time.
+        let bytes = document.bytes;
+        let kept = self.shared.kept_templates.fetch_add(bytes, Ordering::Relaxed);
+        if kept.saturating_add(bytes) > self.max_document_bytes {
+            self.shared.kept_templates.fetch_sub(bytes, Ordering::Relaxed);
+            return Ok(Arc::new(document));
+        }
         Ok(Arc::clone(cell.get_or_init(|| Arc::new(document))))
     }
 

@@ -138,8 +138,9 @@ pub(crate) fn table_json(places: &[([u8; 32], BulkPlace)]) -> String {
 }
 
 /// Reads the table again.
-pub(crate) fn parse_table(json: &[u8]) -> Result<HashMap<[u8; 32], BulkPlace>> {
+pub(crate) fn parse_table(json: &[u8], max_bytes: u64) -> Result<HashMap<[u8; 32], BulkPlace>> {
     let bad = || Fault::decode("the table of large values is damaged");
+    crate::dicom::document::check_extent(json, max_bytes)?;
     let value: Value = serde_json::from_slice(json).map_err(|_| bad())?;
     let members = value.as_object().ok_or_else(bad)?;
     let mut places = HashMap::with_capacity(members.len());

@@ -64,7 +64,7 @@ pub(crate) fn instances(
                 if !inside(*offset, *length) {
                     let reason = "a large value lies outside of the data segment";
                     tell(&bulk_error(pack, &Fault::decode(reason)));
-                } else if let Err(fault) = reader.bulk_value(&name) {
+                } else if let Err(fault) = reader.bulk_value(&name, &reader.budget()) {
                     tell(&bulk_error(pack, &fault));
                 }
             }

@@ -67,6 +67,28 @@ pub(crate) struct GroupPlaces {
 }
 
 impl GroupPlaces {
+    /// Refuses blocks that lie one over the other: a list of a few kilobytes could name one of them
+    /// millions of times.
+    pub(crate) fn check_apart(&self) -> Result<()> {
+        let mut spans: Vec<(u64, u64)> =
+            self.blocks.iter().map(|(offset, length, _)| (*offset, *length)).collect();
+        spans.sort_unstable();
+        let overlap = spans.windows(2).any(|pair| match pair {
+            [(offset, length), (next, _)] => offset.saturating_add(*length) > *next,
+            _ => false,
+        });
+        if overlap {
+            return Err(Fault::decode("blocks of its functional groups overlap"));
+        }
+        Ok(())
+    }
+
+    /// Items that a block must have.
+    pub(crate) fn items_of(&self, number: usize) -> u64 {
+        let before = u64::try_from(number).unwrap_or(u64::MAX).saturating_mul(self.block);
+        self.items.saturating_sub(before).min(self.block)
+    }
+
     /// The member `groups` of a delta.
     pub(crate) fn to_json(&self) -> Value {
         json!({"items": self.items, "block": self.block, "blocks": self.blocks})
@@ -104,9 +126,10 @@ pub(crate) fn parse_block(
     text: &[u8],
     charset: &Charset,
     bulk: &BulkOf<'_>,
+    max_bytes: u64,
 ) -> Result<Vec<DataSet>> {
     let bad = || Fault::decode("a block of functional groups is damaged");
-    let document = super::document_value(text)?;
+    let document = super::document_value(text, max_bytes)?;
     let first = document.get("first").and_then(Value::as_u64).ok_or_else(bad)?;
     let items = document.get("items").and_then(Value::as_array).ok_or_else(bad)?;
     let mut sets = Vec::with_capacity(items.len());

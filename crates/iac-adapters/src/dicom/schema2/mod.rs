@@ -25,7 +25,7 @@ use serde_json::Value;
 use super::fault::{Fault, Result};
 pub use facts::FrameFacts;
 pub use payload::{LossyOriginals, PayloadCodec};
-pub(crate) use read::Rest;
+pub(crate) use read::{Budget, Rest};
 
 /// The version of this schema.
 pub const SCHEMA_VERSION_2: u32 = 2;
@@ -43,14 +43,9 @@ pub enum SchemaChoice {
     Two,
 }
 
-/// A JSON object of any depth that documents may have.
-pub(crate) fn document_value(text: &[u8]) -> Result<Value> {
-    if super::document::is_too_deep(text) {
-        return Err(Fault::new(
-            iac_format::ErrorKind::Limit,
-            "its metadata is nested too deep".to_owned(),
-        ));
-    }
+/// A JSON object of any depth and memory that documents may have.
+pub(crate) fn document_value(text: &[u8], max_bytes: u64) -> Result<Value> {
+    super::document::check_extent(text, max_bytes)?;
     let mut reader = serde_json::Deserializer::from_slice(text);
     reader.disable_recursion_limit();
     let value: Value = serde::Deserialize::deserialize(&mut reader)

@@ -1,5 +1,6 @@
 //! Reading packs of schema 2.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,7 +10,7 @@ use arrow_array::types::{Float64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef};
 use bytes::Bytes;
 use dicom_core::{Tag, VR};
-use iac_format::TableKind;
+use iac_format::{ErrorKind, TableKind};
 use iac_reader::PackReader;
 use serde_json::Value;
 
@@ -43,9 +44,37 @@ pub(crate) struct Loaded {
 /// What was read last: frames are mostly read one after the other.
 #[derive(Default)]
 struct Recent {
-    delta: Option<(u64, Arc<Document>)>,
-    data: Option<(u64, Arc<DataSet>)>,
-    block: Option<(u64, Block)>,
+    delta: Option<(Span, Arc<Document>)>,
+    /// The series belongs to it: it has a part of the elements.
+    data: Option<((Span, u64), Arc<DataSet>)>,
+    /// With the bytes of its document.
+    block: Option<(Span, u64, Block)>,
+}
+
+/// Where something is stored: offset, length, and the checksum that is stated.
+type Span = (u64, u64, Option<i128>);
+
+/// Bytes that may still be put into one object. The documents of an object may name one large value
+/// or one block of functional groups any number of times.
+pub(crate) struct Budget {
+    left: Cell<u64>,
+    allowed: u64,
+}
+
+impl Budget {
+    fn take(&self, bytes: u64) -> Checked<()> {
+        let Some(left) = self.left.get().checked_sub(bytes) else {
+            return Err(Fault::new(
+                ErrorKind::Limit,
+                format!(
+                    "its large values and functional groups have more than the allowed {} bytes",
+                    self.allowed
+                ),
+            ));
+        };
+        self.left.set(left);
+        Ok(())
+    }
 }
 
 /// The columns that frames are found and decoded by.
@@ -361,46 +390,59 @@ impl DicomPackReader {
         }
     }
 
+    fn delta_place(&self, row: u64) -> Result<Span> {
+        let (offset, length) = self.delta_span(row)?;
+        let sums = self.frame_columns()?.delta_crc32.as_ref();
+        Ok((offset, length, sums.and_then(|sums| sums.get(row))))
+    }
+
+    /// What an object may hold of large values and functional groups.
+    pub(crate) fn budget(&self) -> Budget {
+        let allowed = self.max_document().saturating_mul(2);
+        Budget { left: Cell::new(allowed), allowed }
+    }
+
     fn recent(&self) -> std::sync::MutexGuard<'_, Recent> {
         self.second().recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The delta of a row's instance; the one that was asked for last is kept.
     pub(crate) fn second_delta(&self, row: u64) -> Result<Arc<Document>> {
-        let (offset, _) = self.delta_span(row)?;
+        let span = self.delta_place(row)?;
         if let Some((place, delta)) = &self.recent().delta
-            && *place == offset
+            && *place == span
         {
             return Ok(Arc::clone(delta));
         }
         let delta = Arc::new(self.parse_delta(row)?);
-        self.recent().delta = Some((offset, Arc::clone(&delta)));
+        self.recent().delta = Some((span, Arc::clone(&delta)));
         Ok(delta)
     }
 
     /// The data set of an instance without the functional groups of its frames.
     pub(crate) fn shared_data(&self, row: u64) -> Result<Arc<DataSet>> {
-        let (offset, _) = self.delta_span(row)?;
-        if let Some((place, data)) = &self.recent().data
-            && *place == offset
+        let place = (self.delta_place(row)?, self.series_number(row)?);
+        if let Some((last, data)) = &self.recent().data
+            && *last == place
         {
             return Ok(Arc::clone(data));
         }
         let restored = self.attributes(row)?.restore_shared();
         let (data, _) = restored.map_err(|fault| self.fault(row, fault))?;
         let data = Arc::new(data);
-        self.recent().data = Some((offset, Arc::clone(&data)));
+        self.recent().data = Some((place, Arc::clone(&data)));
         Ok(data)
     }
 
     /// A large value by its name.
-    pub(crate) fn bulk_value(&self, name: &str) -> Checked<Bytes> {
+    pub(crate) fn bulk_value(&self, name: &str, budget: &Budget) -> Checked<Bytes> {
         let hash = bulk::hash_of(name)
             .ok_or_else(|| Fault::decode("the name of a large value is no SHA-256"))?;
         let table = self.bulk_table()?;
         let (offset, length, size) = *table
             .get(&hash)
             .ok_or_else(|| Fault::decode("a large value is not in the pack's table of them"))?;
+        budget.take(size)?;
         let stored = self.span(offset, length)?;
         bulk::unpack(&stored, size, &hash, self.metadata(), self.checks(), self.max_document())
     }
@@ -423,7 +465,7 @@ impl DicomPackReader {
             return Err(Fault::decode("checksum mismatch in the table of large values"));
         }
         let json = self.decompress(&stored)?;
-        let table = bulk::parse_table(&json)?;
+        let table = bulk::parse_table(&json, self.max_document())?;
         Ok(loaded.bulk.get_or_init(|| table))
     }
 
@@ -452,19 +494,32 @@ impl DicomPackReader {
         places: &GroupPlaces,
         number: usize,
         charset: &Charset,
+        budget: &Budget,
     ) -> Checked<Block> {
         let gone = || Fault::decode("a block of functional groups is missing");
         let (offset, length, crc32) = *places.blocks.get(number).ok_or_else(gone)?;
-        if let Some((place, block)) = &self.recent().block
-            && *place == offset
+        let span = (offset, length, Some(i128::from(crc32)));
+        if let Some((place, bytes, block)) = &self.recent().block
+            && *place == span
+            && u64::try_from(block.len()).ok() == Some(places.items_of(number))
         {
+            budget.take(*bytes)?;
             return Ok(Arc::clone(block));
         }
         let stored = groups::check_sum(self.span(offset, length)?, crc32, self.checks())?;
         let json = self.decompress(&stored)?;
-        let items = groups::parse_block(&json, charset, &|name| self.bulk_value(name))?;
-        let before = u64::try_from(number).unwrap_or(u64::MAX).saturating_mul(places.block);
-        let expected = places.items.saturating_sub(before).min(places.block);
+        let mut bytes = u64::try_from(json.len()).unwrap_or(u64::MAX);
+        budget.take(bytes)?;
+        let large = Cell::new(0_u64);
+        let bulk = |name: &str| {
+            let value = self.bulk_value(name, budget)?;
+            let length = u64::try_from(value.len()).unwrap_or(u64::MAX);
+            large.set(large.get().saturating_add(length));
+            Ok(value)
+        };
+        let items = groups::parse_block(&json, charset, &bulk, self.max_document())?;
+        bytes = bytes.saturating_add(large.get());
+        let expected = places.items_of(number);
         if u64::try_from(items.len()).ok() != Some(expected) {
             return Err(Fault::decode(format!(
                 "a block of functional groups has {} items where {expected} are expected",
@@ -472,7 +527,7 @@ impl DicomPackReader {
             )));
         }
         let block = Arc::new(items);
-        self.recent().block = Some((offset, Arc::clone(&block)));
+        self.recent().block = Some((span, bytes, Arc::clone(&block)));
         Ok(block)
     }
 
@@ -486,7 +541,7 @@ impl DicomPackReader {
         let number = frame.checked_div(places.block).and_then(|it| usize::try_from(it).ok());
         let place = frame.checked_rem(places.block).and_then(|it| usize::try_from(it).ok());
         let block = self
-            .group_block(&places, number.unwrap_or(usize::MAX), &charset)
+            .group_block(&places, number.unwrap_or(usize::MAX), &charset, &self.budget())
             .map_err(|fault| self.fault(row, fault))?;
         Ok(place.and_then(|place| block.get(place)).cloned())
     }
@@ -518,19 +573,31 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    pub(crate) fn bulk(&self, name: &str) -> Checked<Bytes> {
-        self.reader.bulk_value(name)
+    pub(crate) fn budget(&self) -> Budget {
+        self.reader.budget()
+    }
+
+    pub(crate) fn bulk(&self, name: &str, budget: &Budget) -> Checked<Bytes> {
+        self.reader.bulk_value(name, budget)
     }
 
     /// Puts the functional groups of all frames in.
-    pub(crate) fn add_groups(&self, attributes: &Attributes, data: &mut DataSet) -> Checked<()> {
+    pub(crate) fn add_groups(
+        &self,
+        attributes: &Attributes,
+        data: &mut DataSet,
+        budget: &Budget,
+    ) -> Checked<()> {
         let Some(places) = GroupPlaces::parse(attributes.delta.iac.get("groups"))? else {
             return Ok(());
         };
+        places.check_apart()?;
         let charset = charset_of(attributes)?;
         let mut items = Vec::new();
         for number in 0..places.blocks.len() {
-            items.extend(self.reader.group_block(&places, number, &charset)?.iter().cloned());
+            items.extend(
+                self.reader.group_block(&places, number, &charset, budget)?.iter().cloned(),
+            );
         }
         if data.get(PER_FRAME).is_some() {
             return Err(Fault::decode(format!("{} is there twice", tag_text(PER_FRAME))));
@@ -546,7 +613,7 @@ impl Rest {
             Some(name) => {
                 let name = name.as_str();
                 let name = name.ok_or_else(|| Fault::decode("its tail has no name"))?;
-                self.bulk(name).map(Some)
+                self.bulk(name, &self.reader.budget()).map(Some)
             }
         }
     }

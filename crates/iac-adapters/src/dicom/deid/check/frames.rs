@@ -67,11 +67,12 @@ impl Checking {
             return;
         };
         let mut sets = Vec::new();
+        let budget = pack.budget();
+        let bulk = |name: &str| pack.bulk_value(name, &budget);
         for item in list("items").unwrap_or_default() {
             add_named(item, used);
             let item = item.as_object().filter(|item| is_plain(item));
-            let set =
-                item.map(|item| restore::item(item, &charset, 1, &|name| pack.bulk_value(name)));
+            let set = item.map(|item| restore::item(item, &charset, 1, &bulk));
             match set {
                 Some(Ok(set)) => sets.push(set),
                 _ => self.tell("groups", "document"),
@@ -157,7 +158,7 @@ impl Checking {
                 self.tell("bulk", "document");
             } else if !used.contains(&name) {
                 self.tell("bulk", "hidden");
-            } else if pack.bulk_value(&name).is_err() {
+            } else if pack.bulk_value(&name, &pack.budget()).is_err() {
                 self.tell("bulk", "document");
             }
         }

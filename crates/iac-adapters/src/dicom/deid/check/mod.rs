@@ -295,10 +295,14 @@ impl Checking {
         }
     }
 
-    fn may_be_uid(&self, uid: &str) -> bool {
-        key::is_new_uid(uid)
-            || rules::is_well_known(uid) && values::is_uid(uid)
-            || self.profile.has(DeidOption::RetainUids) && values::is_uid(uid)
+    /// Several, where an object has several, are exchanged one by one.
+    fn may_be_uid(&self, uids: &str) -> bool {
+        uids.split('\\').all(|uid| {
+            uid.is_empty()
+                || key::is_new_uid(uid)
+                || rules::is_well_known(uid) && values::is_uid(uid)
+                || self.profile.has(DeidOption::RetainUids) && values::is_uid(uid)
+        })
     }
 
     fn documents(&mut self, pack: &DicomPackReader) -> Result<()> {
@@ -315,7 +319,8 @@ impl Checking {
             let known = ["dataset", "file_meta", "preamble"];
             let template = pack.read_template(series);
             // A delta hides what its template says, but it is there.
-            let bulk = |name: &str| pack.bulk_value(name);
+            let budget = pack.budget();
+            let bulk = |name: &str| pack.bulk_value(name, &budget);
             let Ok((template, data, meta)) = template.map(|template| {
                 let data = restore::data_set(&template.dataset, &nothing, &bulk);
                 let meta = restore::data_set(&template.file_meta, &nothing, &bulk);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::dicom::document::Document;
+use crate::dicom::document::{Document, MAX_DOCUMENT_BYTES};
 use crate::dicom::object::parse_tag;
 use crate::dicom::restore;
 use crate::dicom::schema2::bulk::hash_of;
@@ -36,7 +36,8 @@ pub(super) fn looks_like_path(text: &str) -> bool {
     let drive =
         matches!(text.as_bytes(), [drive, b':', b'\\' | b'/', ..] if drive.is_ascii_alphabetic());
     text.starts_with('/') && text.len() > 1
-        || text.starts_with("\\\\")
+        // Empty parts of a value are separated in the same way as the parts of such a path.
+        || text.starts_with("\\\\") && text.bytes().any(|byte| !matches!(byte, b'\\' | b' '))
         || drive
         || lower.starts_with("file:")
         || [".dcm", ".dicom", ".ima", ".zip"].iter().any(|suffix| lower.ends_with(suffix))
@@ -70,7 +71,7 @@ pub(super) fn has_strangers(stored: &[u8], codec: &iac_codec::Codec, known: &[&s
 /// given.
 pub(super) fn plain_members(text: &[u8], known: Option<&[&str]>) -> Option<Map<String, Value>> {
     // This bounds how deep it is nested, so that the stack bears what follows.
-    let Ok(Value::Object(members)) = document_value(text) else {
+    let Ok(Value::Object(members)) = document_value(text, MAX_DOCUMENT_BYTES) else {
         return None;
     };
     let strange = known.is_some_and(|known| members.keys().any(|it| !known.contains(&it.as_str())))
