@@ -19,6 +19,17 @@ use crate::errors::{Fault, Raise};
 #[pyclass(frozen, module = "iatrocache._native")]
 pub(crate) struct Store {
     kind: Mutex<Option<Kind>>,
+    /// Where it was opened.
+    process: u32,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // After a fork: the threads that would be waited for are not there.
+            std::mem::forget(self.lock().take());
+        }
+    }
 }
 
 enum Kind {
@@ -35,6 +46,10 @@ fn location(path: &str) -> Result<Location, Fault> {
 }
 
 impl Store {
+    fn new_of(kind: Kind) -> Self {
+        Self { kind: Mutex::new(Some(kind)), process: std::process::id() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Kind>> {
         self.kind.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,11 +187,14 @@ impl Store {
                 })
             })
             .raise()?;
-        Ok(Self { kind: Mutex::new(Some(Kind::Current(Box::new(store)))) })
+        Ok(Self::new_of(Kind::Current(Box::new(store))))
     }
 
     fn close(&self) {
-        *self.lock() = None;
+        let kind = self.lock().take();
+        if self.process != std::process::id() {
+            std::mem::forget(kind);
+        }
     }
 
     /// A version of the store that never changes; the current one unless another is named.
@@ -190,7 +208,7 @@ impl Store {
                 Err(Fault::state("other versions are opened from the store itself"))
             }
         })?;
-        Ok(Self { kind: Mutex::new(Some(Kind::Pinned(Box::new(snapshot)))) })
+        Ok(Self::new_of(Kind::Pinned(Box::new(snapshot))))
     }
 
     #[getter]

@@ -235,8 +235,11 @@ impl From<AdapterError> for Fault {
             AdapterError::Write(error) => return error.into(),
             AdapterError::Ops(error) => return (*error).into(),
             AdapterError::Io { ref source, .. } => system(source),
-            AdapterError::Source { kind: ErrorKind::Io, .. } => {
-                Class::Os(io::ErrorKind::Other, None)
+            AdapterError::Source { kind: ErrorKind::Io, ref path, .. } => {
+                // The system's own answer is text by now.
+                let absent = matches!(path.try_exists(), Ok(false));
+                let kind = if absent { io::ErrorKind::NotFound } else { io::ErrorKind::Other };
+                Class::Os(kind, None)
             }
             AdapterError::Codec { ref source, .. } => class_of_codec(source),
             AdapterError::RowOutOfRange { .. } => Class::Index,

@@ -14,7 +14,7 @@ def iac(*arguments):
 def test_command_tells_about_a_pack(pack):
     done = iac("info", pack, "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["payload_type"] == "notes"
+    assert json.loads(done.stdout)["header"]["payload_type"] == "notes"
     assert iac("verify", pack, "--quiet").returncode == 0
 
 
