@@ -155,6 +155,8 @@ impl Manifest {
     /// The version that such a name stands for.
     pub(crate) fn version_of(name: &str) -> Option<u64> {
         let digits = name.strip_suffix(".json").filter(|digits| digits.len() == 20)?;
+        // A sign would be parsed too, and no manifest is named so.
+        let digits = Some(digits).filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()))?;
         let number: u64 = digits.parse().ok()?;
         Some(u64::MAX.saturating_sub(number))
     }
@@ -197,5 +199,6 @@ mod tests {
         assert!(Manifest::name(10) < Manifest::name(9));
         assert_eq!(Manifest::version_of(&Manifest::name(7)), Some(7));
         assert_eq!(Manifest::version_of("7.json"), None);
+        assert_eq!(Manifest::version_of("+1844674407370955160.json"), None);
     }
 }
