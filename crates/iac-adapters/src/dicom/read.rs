@@ -22,8 +22,6 @@ use super::schema2::read::Loaded;
 use crate::columns::{IntColumn, TextColumn, has_column, int_column, text_column};
 use crate::error::{AdapterError, Result};
 
-/// Bytes that one template or delta may decompress to, unless the caller says otherwise.
-
 /// One series of a pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
