@@ -5,7 +5,8 @@
 //! Python code beside it, in `python/iatrocache`. No work on files, and no encoding or decoding, is
 //! done with the interpreter's lock.
 //!
-//! `unsafe` is in `buffer` (the buffer protocol) and `arrow` (streams of other libraries).
+//! `unsafe` is in `buffer` (the buffer protocol), `fresh` (objects that are filled without the lock) and
+//! `arrow` (streams of other libraries).
 
 mod arrays;
 mod arrow;
@@ -15,6 +16,7 @@ mod dicom;
 mod errors;
 mod features;
 mod fixed;
+mod fresh;
 mod interrupt;
 mod reader;
 mod rows;

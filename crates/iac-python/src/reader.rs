@@ -1,7 +1,7 @@
 //! Open packs.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use iatrocache::codec::CodecKind;
 use iatrocache::reader::ContiguousRecordBatch;
@@ -16,6 +16,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PyTuple};
 use crate::arrow::ArrowTable;
 use crate::buffer::{Buffer, Held};
 use crate::errors::{Fault, Raise};
+use crate::fresh;
 use crate::rows::{self, Negative};
 
 /// An open pack. Closing it releases the file, unless views of it are still in use.
@@ -25,6 +26,9 @@ pub(crate) struct Reader {
     /// Memory of batches that were turned into objects, to be filled again.
     spare: Mutex<Option<ContiguousRecordBatch>>,
     limits: Limits,
+    check_crc: bool,
+    /// Rows of the index table, once they are known.
+    count: OnceLock<u64>,
 }
 
 #[derive(Clone)]
@@ -83,15 +87,24 @@ impl Reader {
         Ok(records.with_images(images.with_scale(scale_of(scale)?)))
     }
 
-    /// Row numbers that count from the end where they are negative.
-    fn rows(&self, py: Python<'_>, numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-        let pack = self.pack()?;
-        rows::rows(numbers, || py.detach(|| pack.num_records()).raise(), Negative::FromEnd)
+    /// Rows of the index table.
+    fn count(&self, py: Python<'_>, pack: &PackReader) -> PyResult<u64> {
+        if let Some(count) = self.count.get() {
+            return Ok(*count);
+        }
+        let count = py.detach(|| pack.num_records()).raise()?;
+        Ok(*self.count.get_or_init(|| count))
     }
 
-    fn row(&self, py: Python<'_>, number: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let pack = self.pack()?;
-        rows::row(number, || py.detach(|| pack.num_records()).raise(), Negative::FromEnd)
+    /// Row numbers that count from the end where they are negative.
+    fn rows(&self, numbers: &Bound<'_, PyAny>, pack: &PackReader) -> PyResult<Vec<u64>> {
+        let py = numbers.py();
+        rows::rows(numbers, || self.count(py, pack), Negative::FromEnd)
+    }
+
+    fn row(&self, number: &Bound<'_, PyAny>, pack: &PackReader) -> PyResult<u64> {
+        let py = number.py();
+        rows::row(number, || self.count(py, pack), Negative::FromEnd)
     }
 
     fn spare(&self) -> ContiguousRecordBatch {
@@ -181,6 +194,8 @@ impl Reader {
             open: RwLock::new(Some(Open { pack, records })),
             spare: Mutex::default(),
             limits,
+            check_crc,
+            count: OnceLock::new(),
         })
     }
 
@@ -281,7 +296,7 @@ impl Reader {
         row: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let pack = self.pack()?;
-        let row = self.row(py, row)?;
+        let row = self.row(row, &pack)?;
         let record = py.detach(|| pack.read(row)).raise()?;
         Ok(PyBytes::new(py, &record))
     }
@@ -293,7 +308,10 @@ impl Reader {
         rows: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
         let pack = self.pack()?;
-        let rows = self.rows(py, rows)?;
+        let rows = self.rows(rows, &pack)?;
+        if let Some(records) = fresh::records(py, &pack, &rows, self.check_crc)? {
+            return Ok(records);
+        }
         let mut batch = self.spare();
         py.detach(|| pack.read_contiguous_into(&rows, &mut batch)).raise()?;
         self.objects(py, batch)
@@ -306,7 +324,7 @@ impl Reader {
         rows: &Bound<'py, PyAny>,
     ) -> PyResult<(Bound<'py, Buffer>, Bound<'py, Buffer>)> {
         let pack = self.pack()?;
-        let rows = self.rows(py, rows)?;
+        let rows = self.rows(rows, &pack)?;
         parts_of_batch(py, py.detach(|| pack.read_contiguous(&rows)).raise()?)
     }
 
@@ -321,7 +339,7 @@ impl Reader {
         if py.detach(|| pack.record_index()).raise()?.is_none() {
             return Err(Fault::from(iatrocache::FormatError::NoRecordIndex)).raise();
         }
-        let rows = self.rows(py, rows)?;
+        let rows = self.rows(rows, &pack)?;
         let views = py.detach(|| pack.views(&rows)).raise()?;
         views.into_iter().map(|view| Buffer::shared(view).into_view(py)).collect()
     }
@@ -358,7 +376,7 @@ impl Reader {
     /// Tells the system which rows will be read soon.
     fn prefetch(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         let pack = self.pack()?;
-        let rows = self.rows(py, rows)?;
+        let rows = self.rows(rows, &pack)?;
         py.detach(|| pack.prefetch(&rows)).raise()
     }
 
@@ -414,7 +432,7 @@ impl Reader {
         row: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let records = self.open()?.records;
-        let row = self.row(py, row)?;
+        let row = self.row(row, records.reader())?;
         let record = py.detach(|| records.read(row)).raise()?;
         Ok(PyBytes::new(py, &record))
     }
@@ -428,7 +446,12 @@ impl Reader {
         workers: Option<usize>,
     ) -> PyResult<Bound<'py, PyList>> {
         let records = self.records(workers)?;
-        let rows = self.rows(py, rows)?;
+        let rows = self.rows(rows, records.reader())?;
+        if records.codec().raise()?.is_identity()
+            && let Some(records) = fresh::records(py, records.reader(), &rows, self.check_crc)?
+        {
+            return Ok(records);
+        }
         let mut batch = self.spare();
         py.detach(|| records.read_many_contiguous_into(&rows, &mut batch)).raise()?;
         self.objects(py, batch)
@@ -448,7 +471,7 @@ impl Reader {
                 "the records are images, and only records of bytes make a contiguous batch",
             ));
         }
-        let rows = self.rows(py, rows)?;
+        let rows = self.rows(rows, records.reader())?;
         parts_of_batch(py, py.detach(|| records.read_many_contiguous(&rows)).raise()?)
     }
 
@@ -459,7 +482,7 @@ impl Reader {
         row: &Bound<'py, PyAny>,
     ) -> PyResult<(Bound<'py, PyTuple>, &'static str)> {
         let records = self.open()?.records;
-        let row = self.row(py, row)?;
+        let row = self.row(row, records.reader())?;
         let info = py.detach(|| records.image_info(row)).raise()?;
         Ok((PyTuple::new(py, info.shape.dimensions())?, info.sample_type.name()))
     }
@@ -473,7 +496,7 @@ impl Reader {
         scale: u32,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let records = self.scaled(None, scale)?;
-        let row = self.row(py, row)?;
+        let row = self.row(row, records.reader())?;
         let image = py.detach(|| records.read_image(row)).raise()?;
         image_parts(py, image)
     }
@@ -488,7 +511,7 @@ impl Reader {
         scale: u32,
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let records = self.scaled(workers, scale)?;
-        let rows = self.rows(py, rows)?;
+        let rows = self.rows(rows, records.reader())?;
         let images = py.detach(|| records.read_images(&rows)).raise()?;
         images.into_iter().map(|image| image_parts(py, image)).collect()
     }
@@ -503,7 +526,7 @@ impl Reader {
         scale: u32,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let records = self.scaled(workers, scale)?;
-        let rows = self.rows(py, rows)?;
+        let rows = self.rows(rows, records.reader())?;
         let batch = py.detach(|| records.read_image_batch(&rows)).raise()?;
         let mut dimensions = vec![u64::try_from(batch.len()).unwrap_or(u64::MAX)];
         dimensions.extend(batch.shape().dimensions());
@@ -525,7 +548,7 @@ impl Reader {
         scale: u32,
     ) -> PyResult<()> {
         let records = self.scaled(workers, scale)?;
-        let rows = self.rows(py, rows)?;
+        let rows = self.rows(rows, records.reader())?;
         let shape = ImageShape::new(shape.0, shape.1, shape.2).raise()?;
         let mut held = Held::writable(out)?;
         py.detach(|| -> Result<(), Fault> {
