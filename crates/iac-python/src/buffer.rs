@@ -171,7 +171,7 @@ impl Held {
             bytes: &'a mut [u8],
             name: &str,
         ) -> Result<&'a mut [T], Fault> {
-            bytemuck::try_cast_slice_mut(bytes).map_err(|error| {
+            numbers_mut(bytes).map_err(|error| {
                 Fault::value(format!("the buffer cannot hold samples of type {name}: {error}"))
             })
         }
@@ -185,6 +185,17 @@ impl Held {
             _ => return Err(Fault::value(format!("samples cannot be of type {name}"))),
         })
     }
+}
+
+/// Bytes as numbers, to be written; none are numbers of any type.
+pub(crate) fn numbers_mut<T: bytemuck::Pod>(
+    bytes: &mut [u8],
+) -> Result<&mut [T], bytemuck::PodCastError> {
+    if bytes.is_empty() {
+        // Where nothing is, nothing is aligned.
+        return Ok(&mut []);
+    }
+    bytemuck::try_cast_slice_mut(bytes)
 }
 
 impl Drop for Held {

@@ -7,7 +7,7 @@ use iatrocache::adapters::{AdapterError, RecordTable};
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
-use crate::buffer::{Buffer, Held};
+use crate::buffer::{Buffer, Held, numbers_mut};
 use crate::errors::{Fault, Raise};
 use crate::reader::Reader;
 use crate::rows::{self, Negative};
@@ -91,7 +91,7 @@ impl Features {
         let rows = rows::rows(rows, || Ok(self.pack.record_count()), Negative::Refused)?;
         let mut held = Held::writable(out)?;
         py.detach(|| -> Result<(), Fault> {
-            let numbers = bytemuck::try_cast_slice_mut(held.bytes_mut())
+            let numbers = numbers_mut(held.bytes_mut())
                 .map_err(|error| Fault::value(format!("the buffer cannot hold floats: {error}")))?;
             Ok(self.pack.read_many_f32_into(&rows, numbers)?)
         })

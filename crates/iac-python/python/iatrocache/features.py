@@ -78,14 +78,18 @@ class FeatureCacheReader(AdapterReader):
     def read_features_at(self, rows, *, out=None):
         """Read vectors: an array of shape (rows, dim), or the caller's memory."""
         native = self._features()
-        if out is not None:
-            rows = rows if hasattr(rows, "__len__") else list(rows)
-            native.read_into(rows, out_array(out, (len(rows), self._dim), "float32"))
-            return out
         if self._dim == 0:
             raise ValueError("vectors without elements make no matrix")
-        buffer, count = native.read(rows)
-        return array((buffer, (count, self._dim), "float32"))
+        rows = rows if hasattr(rows, "__len__") else list(rows)
+        shape = (len(rows), self._dim)
+        if out is None:
+            import numpy
+
+            target = out = numpy.empty(shape, "float32")
+        else:
+            target = out_array(out, shape, "float32")
+        native.read_into(rows, target)
+        return out
 
 
 def _vectors(features):

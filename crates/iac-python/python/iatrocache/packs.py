@@ -400,13 +400,18 @@ class FixedRecordPack(_Pack):
 
     def read_matrix(self, rows, *, out=None):
         """Read rows in the storage type: an array of shape (rows, dim), or the caller's memory."""
-        if out is not None:
-            rows = rows if hasattr(rows, "__len__") else list(rows)
-            target = out_array(out, (len(rows), self._dim), self._dtype)
-            self._rows.read_matrix_into(rows, target)
-            return out
-        buffer, count = self._rows.read_matrix(rows)
-        return array((buffer, (count, self._dim), self._dtype))
+        rows = rows if hasattr(rows, "__len__") else list(rows)
+        shape = (len(rows), self._dim)
+        if out is None:
+            import numpy
+
+            if self._dim == 0:
+                raise ValueError("rows of a pack without elements make no matrix")
+            target = out = numpy.empty(shape, self._dtype)
+        else:
+            target = out_array(out, shape, self._dtype)
+        self._rows.read_matrix_into(rows, target)
+        return out
 
     def read_float32(self, rows):
         """Read rows converted to ``float32``: an array of shape (rows, dim)."""

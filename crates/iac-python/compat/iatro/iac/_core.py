@@ -4,7 +4,9 @@ import os
 import threading
 
 import iatrocache
-from iatrocache import clear_caches, configure_cache, read_header
+from iatrocache import clear_caches, configure_cache
+
+from ._messages import told
 
 MAGIC = b"IATROC\x00\x02"
 FORMAT_VERSION = 2
@@ -30,7 +32,7 @@ class PackReader:
         if pack is None:
             with self._lock:
                 if self._pack is None:
-                    self._pack = iatrocache.PackReader(self._path)
+                    self._pack = told(iatrocache.PackReader)(self._path)
                 pack = self._pack
         return pack
 
@@ -39,7 +41,7 @@ class PackReader:
         while True:
             pack = self._open()
             try:
-                return getattr(pack, name)(*arguments)
+                return told(getattr(pack, name), "payload row out of range")(*arguments)
             except RuntimeError:
                 if not pack.closed:
                     raise
@@ -83,7 +85,7 @@ class PackReader:
 
     def _read_payloads_contiguous(self, rows):
         data, offsets = self._call("read_payloads_contiguous", list(rows))
-        return bytes(data), memoryview(offsets).cast("Q")
+        return bytes(data), bytes(offsets)
 
     def read_data_span(self, offset, length):
         """Read a span of the data segment."""
@@ -99,6 +101,9 @@ class PackReader:
             pack, self._pack = self._pack, None
         if pack is not None:
             pack.close()
+
+
+read_header = told(iatrocache.read_header)
 
 
 def build_pack(output_path, header_json, slide_table, index_table, payloads, *, overwrite=False):
@@ -144,7 +149,7 @@ def build_pack_data_segment_from_file(
 
 def read_tables(package_path):
     """Read header and tables."""
-    return iatrocache.read_tables(package_path)
+    return told(iatrocache.read_tables)(package_path)
 
 
 def iter_payloads(package_path):

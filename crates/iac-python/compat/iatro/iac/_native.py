@@ -36,7 +36,7 @@ class _Native:
     def decode_many(self, payloads, workers=None):
         """Decode records."""
         if self._codec.is_image and workers is not None and workers > 1:
-            raise ValueError("images of this codec are decoded one after the other here")
+            raise ValueError("parallel batch decode is not supported for images here")
         return self._codec.decode_many(payloads, workers)
 
 

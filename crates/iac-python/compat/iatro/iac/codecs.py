@@ -1,11 +1,13 @@
 """Codecs."""
 
+from abc import ABCMeta
+
 import iatrocache
 
-from ._native import CLASSES
+from ._native import CLASSES, _Native
 
 
-class Codec:
+class Codec(metaclass=ABCMeta):
     """Base of codecs written in Python, and the way to those that are built in."""
 
     NONE = "none"
@@ -48,3 +50,7 @@ class Codec:
     def register(cls, name, factory, *, replace=False):
         """Register a codec of one's own."""
         iatrocache.Codec.register(name, factory, replace=replace)
+
+
+# Those that are built in are codecs, too.
+ABCMeta.register(Codec, _Native)

@@ -3,6 +3,7 @@
 import numpy
 
 from iatrocache import packs as _packs
+from iatrocache._errors import IacValueError
 from iatrocache._support import check_workers
 
 from ._core import PackReader
@@ -16,6 +17,14 @@ class ContiguousRecordBatch:
     """Records one after the other in one buffer."""
 
     def __init__(self, data, offsets):
+        offsets = list(offsets)
+        if not offsets or offsets[0] != 0:
+            raise ValueError("offsets must start at zero")
+        for before, behind in zip(offsets, offsets[1:]):
+            if isinstance(before, int) and isinstance(behind, int) and behind < before:
+                raise ValueError("offsets must be nondecreasing")
+        if isinstance(offsets[-1], int) and offsets[-1] != len(data):
+            raise ValueError("the last offset must be the buffer length")
         self._batch = _packs.ContiguousRecordBatch(data, offsets)
         self._offsets = None
 
@@ -131,7 +140,7 @@ class VariableRecordPack:
         if name not in _IMAGES:
             return workers
         if workers is not None and workers > 1:
-            raise ValueError("images of this codec are decoded one after the other here")
+            raise ValueError("parallel batch decode is not supported for images here")
         return 1
 
     def read_many(self, rows, workers=None):
@@ -142,6 +151,8 @@ class VariableRecordPack:
     def read_many_contiguous(self, rows, *, workers=None):
         """Read records into one buffer."""
         workers = self._workers(workers)
+        if self.header.get("codec", "none") in _IMAGES:
+            raise TypeError("contiguous reads need a byte-decoding codec")
         return ContiguousRecordBatch._of(
             self._open().read_many_contiguous(list(rows), workers=workers)
         )
@@ -207,6 +218,15 @@ class VariableRecordPack:
         )
 
 
+def _inside(read, rows):
+    try:
+        return read(rows)
+    except IacValueError as error:
+        if "out of range" in str(error):
+            error.args = (f"data span outside data segment: {error}",)
+        raise
+
+
 class FixedRecordPack:
     """Reads rows of numbers."""
 
@@ -248,15 +268,15 @@ class FixedRecordPack:
 
     def read(self, row):
         """Read one row."""
-        return self._open().read(row)
+        return _inside(self._open().read, row)
 
     def read_matrix(self, rows):
         """Read rows."""
-        return self._open().read_matrix(list(rows))
+        return _inside(self._open().read_matrix, list(rows))
 
     def read_many(self, rows, workers=None):
         """Read rows as 32-bit floats."""
-        return self._open().read_many(list(rows))
+        return _inside(self._open().read_many, list(rows))
 
     def close(self):
         """Release the file."""

@@ -4,14 +4,16 @@ import functools
 import os
 import threading
 
+from .._messages import told
 
-def lazy(kind):
+
+def lazy(kind, rows=None):
     """Give a class the ways of the reference: opened on first use, pickled as its path."""
 
     def decorate(cls):
         def __init__(self, package_path):
             self._path = os.fspath(package_path)
-            self._reader = None
+            self._inner = None
             self._lock = threading.Lock()
 
         def __getstate__(self):
@@ -21,25 +23,28 @@ def lazy(kind):
             self.__init__(state["path"])
 
         def _open(self):
-            reader = self._reader
+            reader = self._inner
             if reader is None:
                 with self._lock:
-                    if self._reader is None:
-                        self._reader = kind(self._path)
-                    reader = self._reader
+                    if self._inner is None:
+                        self._inner = told(kind)(self._path)
+                    reader = self._inner
             return reader
 
         def close(self):
             """Release the file."""
             with self._lock:
-                reader, self._reader = self._reader, None
+                reader, self._inner = self._inner, None
             if reader is not None:
                 reader.close()
 
         for method in (__init__, __getstate__, __setstate__, _open):
             setattr(cls, method.__name__, method)
-        if "close" not in cls.__dict__:
-            cls.close = close
+        for name, method in list(cls.__dict__.items()):
+            if not name.startswith("_") and callable(method):
+                setattr(cls, name, told(method, rows))
+        cls.close = close
+        cls._reader = property(lambda self: self._open().reader)
         return cls
 
     return decorate
@@ -57,4 +62,4 @@ def forward(*names):
 
 
 def _get(name, self):
-    return getattr(self._open(), name)
+    return told(getattr)(self._open(), name)

@@ -2,11 +2,12 @@
 
 from iatrocache import dicom as _dicom
 
+from .._messages import told
 from ._lazy import forward, lazy
 
 
 @forward("record_count", "header", "series_table", "instance_table")
-@lazy(_dicom.DicomPatientReader)
+@lazy(_dicom.DicomPatientReader, "row out of range")
 class DicomPatientReader:
     """Reads pixels and objects."""
 
@@ -27,7 +28,7 @@ def build_dicom_patient_package(
     dicom_directory, output_path, *, effort=7, workers=None, verify=False, overwrite=False
 ):
     """Write a pack of the objects under a folder."""
-    _dicom.build_dicom_patient_package(
+    told(_dicom.build_dicom_patient_package)(
         dicom_directory,
         output_path,
         effort=effort,
@@ -42,7 +43,7 @@ def build_dicom_patient_package_from_files(
     dicom_files, output_path, *, effort=7, workers=None, verify=False, overwrite=False
 ):
     """Write a pack of objects that are given one by one."""
-    _dicom.build_dicom_patient_package_from_files(
+    told(_dicom.build_dicom_patient_package_from_files)(
         dicom_files,
         output_path,
         effort=effort,

@@ -10,7 +10,7 @@ from .manifests import TileRecord
 
 
 @forward("record_count", "record_table", "header")
-@lazy(_features.FeatureCacheReader)
+@lazy(_features.FeatureCacheReader, "feature row out of range")
 class FeatureCacheReader:
     """Reads vectors."""
 

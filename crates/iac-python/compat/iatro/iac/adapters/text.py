@@ -7,7 +7,7 @@ from ._lazy import forward, lazy
 
 
 @forward("record_count", "patient_ids")
-@lazy(_text.ClinicalTextReader)
+@lazy(_text.ClinicalTextReader, "payload row out of range")
 class ClinicalTextReader:
     """Reads patients."""
 

@@ -7,7 +7,7 @@ from ._lazy import forward, lazy
 
 
 @forward("record_count", "patient_ids", "header", "index_table")
-@lazy(_pair.ClinicalTextPairReader)
+@lazy(_pair.ClinicalTextPairReader, "payload row out of range")
 class ClinicalTextPairReader:
     """Reads patients."""
 

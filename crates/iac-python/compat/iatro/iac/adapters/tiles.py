@@ -26,7 +26,7 @@ def _checked(workers):
 
 
 @forward("record_count")
-@lazy(_tiles.TilePackageReader)
+@lazy(_tiles.TilePackageReader, "tile row out of range")
 class TilePackageReader:
     """Reads tiles."""
 

@@ -4,6 +4,7 @@ import os
 
 from iatrocache import wsi as _wsi
 
+from .._messages import told
 from ._lazy import forward
 
 
@@ -23,7 +24,8 @@ class WsiImageReader:
 
     def __init__(self, package_path):
         self._path = os.fspath(package_path)
-        self._reader = _wsi.WsiImageReader(self._path)
+        self._inner = told(_wsi.WsiImageReader)(self._path)
+        self._reader = self._inner.reader
 
     def __getstate__(self):
         return {"path": self._path}
@@ -38,27 +40,27 @@ class WsiImageReader:
         self.close()
 
     def _open(self):
-        return self._reader
+        return self._inner
 
     def close(self):
         """Release the file."""
-        self._reader.close()
+        self._inner.close()
 
     def associated_image_icc_profile(self, name):
         """The colour profile of an associated image."""
-        return self._reader.associated_image_icc_profile(name)
+        return told(self._inner.associated_image_icc_profile)(name)
 
     def read_associated_image(self, name):
         """Read an associated image."""
-        return self._reader.read_associated_image(name)
+        return told(self._inner.read_associated_image)(name)
 
     def read_native_region(self, x, y, width, height, *, workers=None):
         """Read native pixels."""
-        return self._reader.read_native_region(x, y, width, height, workers=workers)
+        return told(self._inner.read_native_region)(x, y, width, height, workers=workers)
 
     def read_region(self, x_um, y_um, width, height, *, mpp, workers=None):
         """Read a region by micrometres."""
-        return self._reader.read_region(x_um, y_um, width, height, mpp=mpp, workers=workers)
+        return told(self._inner.read_region)(x_um, y_um, width, height, mpp=mpp, workers=workers)
 
 
 def build_wsi_image_package(
@@ -78,7 +80,7 @@ def build_wsi_image_package(
     show_progress=False,
 ):
     """Import a slide."""
-    _wsi.build_wsi_image_package(
+    told(_wsi.build_wsi_image_package)(
         source_path,
         output_path,
         slide_id=slide_id,
