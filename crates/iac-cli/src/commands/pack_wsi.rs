@@ -98,6 +98,9 @@ pub(super) struct WsiArgs {
     #[cfg(feature = "wsi-openslide")]
     #[arg(long)]
     openslide: bool,
+    /// Keep tiles in OUT.journal until the pack is complete, and go on from one that is there
+    #[arg(long)]
+    resume: bool,
     /// Replace an existing pack
     #[arg(long)]
     overwrite: bool,
@@ -152,6 +155,7 @@ pub(super) fn run(arguments: &WsiArgs, common: &Common) -> Result<ExitCode> {
         .workers(common.workers)
         .optical_path(arguments.optical_path.clone())
         .focal_plane(arguments.focal_plane)
+        .resume(arguments.resume)
         .options(WriteOptions::new().overwrite(arguments.overwrite));
     #[cfg(feature = "wsi-openslide")]
     {
