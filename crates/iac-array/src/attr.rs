@@ -51,6 +51,21 @@ impl Attr {
         bytes
     }
 
+    /// Whether [`Attr::decode`] makes a value of these bytes.
+    pub(crate) fn is_sound(bytes: &[u8]) -> bool {
+        let Some((tag, value)) = bytes.split_first() else {
+            return false;
+        };
+        match tag {
+            1 => matches!(value, [0 | 1]),
+            2..=4 => value.len() == 8,
+            5 => std::str::from_utf8(value).is_ok(),
+            6 => true,
+            7 | 8 => value.len().is_multiple_of(8),
+            _ => Self::decode(bytes).is_some(),
+        }
+    }
+
     /// The other way round; none for bytes that no value has.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (tag, value) = bytes.split_first()?;
@@ -132,8 +147,11 @@ mod tests {
             let bytes = value.encode();
             assert_eq!(Attr::decode(&bytes), Some(value.clone()));
             for cut in 0..bytes.len() {
-                assert_ne!(Attr::decode(&bytes[..cut]), Some(value.clone()));
+                let decoded = Attr::decode(&bytes[..cut]);
+                assert_ne!(decoded, Some(value.clone()));
+                assert_eq!(Attr::is_sound(&bytes[..cut]), decoded.is_some());
             }
+            assert!(Attr::is_sound(&bytes));
         }
         assert_eq!(Attr::decode(&[99]), None);
         assert_eq!(Attr::decode(&[9, 255, 255, 255, 255, 255, 255, 255, 255]), None);

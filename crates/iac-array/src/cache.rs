@@ -36,7 +36,8 @@ impl fmt::Debug for ArrayCache {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Key {
     Block(LayerId, Block),
-    Batch(LayerId, usize),
+    /// By its number and its checksum, so that a file which took another's id gets none of its rows.
+    Batch(LayerId, usize, u32),
 }
 
 #[derive(Debug, Clone)]

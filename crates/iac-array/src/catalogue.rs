@@ -1,6 +1,6 @@
 //! The slide table of a layer: one row for each array that the layer defines, changes or deletes.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::builder::{
@@ -8,14 +8,15 @@ use arrow_array::builder::{
     UInt64Builder,
 };
 use arrow_array::cast::AsArray;
-use arrow_array::types::{UInt8Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, ListArray, RecordBatch, StringArray, UInt8Array, UInt64Array,
+};
 use arrow_schema::{DataType, Field, Fields, Schema};
 use bytes::Bytes;
 use iac_format::TableKind;
 use iac_format::table::{MAX_EXPANDED_BYTES, TableStream};
 
-use crate::attr::Attr;
+use crate::attrs::{AttrTable, Attrs};
 use crate::dtype::DType;
 use crate::error::{ArrayError, Result, u64_len};
 use crate::meta::{ArrayMeta, NodeKind};
@@ -139,16 +140,16 @@ fn batch(schema: &Schema, rows: &[CatalogueRow], first: u32) -> Result<RecordBat
         meta.dims.iter().for_each(|dim| dims.values().append_value(dim));
         dims.append(true);
         fills.append_option(meta.fill.as_deref());
-        for (key, value) in &meta.attrs {
+        meta.attrs.for_each(|key, value| {
             let entry = attrs.values();
             if let Some(keys) = entry.field_builder::<StringBuilder>(0) {
                 keys.append_value(key);
             }
             if let Some(values) = entry.field_builder::<BinaryBuilder>(1) {
-                values.append_value(value.encode());
+                values.append_value(value);
             }
             entry.append(true);
-        }
+        });
         attrs.append(true);
         written.append_value(row.chunks_written);
         packings.append_option(meta.packing.as_deref());
@@ -182,8 +183,10 @@ pub(crate) fn decode(object: &str, bytes: Bytes) -> Result<Vec<CatalogueRow>> {
     let mut rows = Vec::new();
     for batch in &batches {
         let columns = Columns::of(batch).map_err(corrupt)?;
+        let mut dtypes = None;
+        rows.reserve(batch.num_rows());
         for row in 0..batch.num_rows() {
-            let read = columns.row(row);
+            let read = columns.row(row, &mut dtypes);
             let read = read.map_err(|reason| corrupt(format!("slide row {row}: {reason}")))?;
             rows.push(read);
         }
@@ -191,12 +194,69 @@ pub(crate) fn decode(object: &str, bytes: Bytes) -> Result<Vec<CatalogueRow>> {
     Ok(rows)
 }
 
+/// The columns of a batch with their types.
 struct Columns<'a> {
-    batch: &'a RecordBatch,
-    attrs: &'a StructArray,
+    names: &'a StringArray,
+    ids: &'a UInt64Array,
+    states: &'a UInt8Array,
+    dtypes: &'a StringArray,
+    shapes: Lists<'a, UInt64Array>,
+    chunks: Lists<'a, UInt64Array>,
+    dims: Lists<'a, StringArray>,
+    fills: &'a BinaryArray,
+    clips: Lists<'a, UInt64Array>,
+    attrs: &'a ListArray,
+    table: Arc<AttrTable>,
+    written: &'a UInt64Array,
+    packings: Option<&'a StringArray>,
+}
+
+/// Lists within a column, whose elements lie one after the other.
+struct Lists<'a, T> {
+    list: &'a ListArray,
+    values: &'a T,
 }
 
 type Check<T> = std::result::Result<T, String>;
+
+/// The elements of a list, by their places.
+fn span(list: &ListArray, row: usize) -> Check<Range<usize>> {
+    let at =
+        |row: usize| list.value_offsets().get(row).and_then(|offset| usize::try_from(*offset).ok());
+    let span = at(row).zip(at(row.saturating_add(1)));
+    let (first, end) = span.ok_or_else(|| format!("list {row} is cut"))?;
+    (first <= end && end <= list.values().len())
+        .then_some(first..end)
+        .ok_or_else(|| format!("list {row} lies outside"))
+}
+
+impl<'a, T: Array + 'static> Lists<'a, T> {
+    fn of(batch: &'a RecordBatch, name: &str) -> Check<Self> {
+        let list = column::<ListArray>(batch, name)?;
+        let values = list.values().as_any().downcast_ref::<T>();
+        let values = values.ok_or_else(|| format!("`{name}` has other elements"))?;
+        if values.null_count() > 0 {
+            return Err(format!("`{name}` has a null"));
+        }
+        Ok(Self { list, values })
+    }
+}
+
+impl Lists<'_, UInt64Array> {
+    fn get(&self, row: usize) -> Check<Option<Vec<u64>>> {
+        if self.list.is_null(row) {
+            return Ok(None);
+        }
+        let span = span(self.list, row)?;
+        let values = self.values.values().get(span).ok_or("a list lies outside")?;
+        Ok(Some(values.to_vec()))
+    }
+}
+
+fn column<'a, T: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Check<&'a T> {
+    let column = batch.column_by_name(name).and_then(|column| column.as_any().downcast_ref::<T>());
+    column.ok_or_else(|| format!("there is no column `{name}` of its type"))
+}
 
 impl<'a> Columns<'a> {
     fn of(batch: &'a RecordBatch) -> Check<Self> {
@@ -219,114 +279,82 @@ impl<'a> Columns<'a> {
                 return Err(format!("column `{name}` has {} nulls", column.null_count()));
             }
         }
-        let attrs = batch.column_by_name("attrs").and_then(|column| column.as_list_opt::<i32>());
-        let attrs = attrs.and_then(|list| list.values().as_struct_opt());
-        Ok(Self { batch, attrs: attrs.ok_or("column `attrs` has no entries")? })
-    }
-
-    fn column(&self, name: &str) -> Check<&'a ArrayRef> {
-        self.batch.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))
-    }
-
-    fn text(&self, name: &str, row: usize) -> Check<String> {
-        let column = self.column(name)?.as_string_opt::<i32>().ok_or("no text")?;
-        Ok(column.value(row).to_owned())
-    }
-
-    fn number(&self, name: &str, row: usize) -> Check<u64> {
-        let column = self.column(name)?.as_primitive_opt::<UInt64Type>().ok_or("no numbers")?;
-        Ok(column.value(row))
-    }
-
-    fn list(&self, name: &str, row: usize) -> Check<Option<ArrayRef>> {
-        let column = self.column(name)?.as_list_opt::<i32>().ok_or("no list")?;
-        Ok((!column.is_null(row)).then(|| column.value(row)))
-    }
-
-    fn numbers(&self, name: &str, row: usize) -> Check<Option<Vec<u64>>> {
-        let Some(values) = self.list(name, row)? else {
-            return Ok(None);
-        };
-        let values = values.as_primitive_opt::<UInt64Type>().ok_or("no numbers")?;
-        if values.null_count() > 0 {
-            return Err(format!("`{name}` has a null"));
+        let attrs = column::<ListArray>(batch, "attrs")?;
+        let entries = attrs.values().as_struct_opt().ok_or("column `attrs` has no entries")?;
+        let keys = entries.column_by_name("key").and_then(|keys| keys.as_string_opt::<i32>());
+        let values =
+            entries.column_by_name("value").and_then(|values| values.as_binary_opt::<i32>());
+        let (keys, values) = keys.zip(values).ok_or("`attrs` has no keys or no values")?;
+        if entries.null_count() > 0 || keys.null_count() > 0 || values.null_count() > 0 {
+            return Err("`attrs` has a null".to_owned());
         }
-        Ok(Some(values.values().to_vec()))
+        let table = Arc::new(AttrTable { keys: keys.clone(), values: values.clone() });
+        Ok(Self {
+            names: column(batch, "slide_id")?,
+            ids: column(batch, "array_id")?,
+            states: column(batch, "state")?,
+            dtypes: column(batch, "dtype")?,
+            shapes: Lists::of(batch, "shape")?,
+            chunks: Lists::of(batch, "chunk_shape")?,
+            dims: Lists::of(batch, "dims")?,
+            fills: column(batch, "fill")?,
+            clips: Lists::of(batch, "clip")?,
+            attrs,
+            table,
+            written: column(batch, "chunks_written")?,
+            packings: column(batch, PACKING).ok(),
+        })
     }
 
-    fn row(&self, row: usize) -> Check<CatalogueRow> {
-        let state = self.column("state")?.as_primitive_opt::<UInt8Type>().ok_or("no numbers")?;
-        let deleted = match state.value(row) {
+    /// One row; `known` is the type of the row before with its name, as most rows have the same.
+    fn row(&self, row: usize, known: &mut Option<(String, DType)>) -> Check<CatalogueRow> {
+        let deleted = match self.states.value(row) {
             0 => false,
             1 => true,
             other => return Err(format!("state {other} is not known")),
         };
-        let dtype = self.text("dtype", row)?;
-        let (kind, dtype) = match dtype.as_str() {
+        let (kind, dtype) = match self.dtypes.value(row) {
             "group" => (NodeKind::Group, DType::UInt8),
             "none" => (NodeKind::Store, DType::UInt8),
-            name => (NodeKind::Array, name.parse::<DType>().map_err(|error| error.to_string())?),
+            name => match known {
+                Some((before, dtype)) if before == name => (NodeKind::Array, dtype.clone()),
+                _ => {
+                    let dtype = name.parse::<DType>().map_err(|error| error.to_string())?;
+                    *known = Some((name.to_owned(), dtype.clone()));
+                    (NodeKind::Array, dtype)
+                }
+            },
         };
-        let dims = self.list("dims", row)?.ok_or("no `dims`")?;
-        let dims = dims.as_string_opt::<i32>().ok_or("`dims` is no text")?;
-        let fill = self.column("fill")?.as_binary_opt::<i32>().ok_or("`fill` is no bytes")?;
+        let dims = span(self.dims.list, row)?;
+        let attrs = span(self.attrs, row)?;
+        let packings = self.packings.filter(|packings| !packings.is_null(row));
         let meta = ArrayMeta {
-            id: self.number("array_id", row)?,
-            name: self.text("slide_id", row)?,
+            id: self.ids.value(row),
+            name: self.names.value(row).to_owned(),
             kind,
             dtype,
-            shape: self.numbers("shape", row)?.ok_or("no `shape`")?,
-            chunk: self.numbers("chunk_shape", row)?.ok_or("no `chunk_shape`")?,
-            dims: (0..dims.len()).map(|axis| dims.value(axis).to_owned()).collect(),
-            fill: (!fill.is_null(row)).then(|| fill.value(row).to_vec()),
-            attrs: self.attrs(row)?,
-            packing: self.packing(row)?,
+            shape: self.shapes.get(row)?.ok_or("no `shape`")?,
+            chunk: self.chunks.get(row)?.ok_or("no `chunk_shape`")?,
+            dims: dims.map(|axis| self.dims.values.value(axis).to_owned()).collect(),
+            fill: (!self.fills.is_null(row)).then(|| self.fills.value(row).to_vec()),
+            attrs: Attrs::stored(&self.table, attrs.start, attrs.end)?,
+            packing: packings.map(|packings| packings.value(row).to_owned()),
         };
         meta.check()?;
         let named = crate::meta::check_name(&meta.name).is_ok();
         if (kind == NodeKind::Store) != (meta.id == 0) || named == (kind == NodeKind::Store) {
             return Err(format!("array id {} with name `{}`", meta.id, meta.name));
         }
-        let clip = self.numbers("clip", row)?;
+        let clip = self.clips.get(row)?;
         if clip.as_ref().is_some_and(|clip| clip.len() != meta.shape.len()) {
             return Err("`clip` has another number of axes than the array".to_owned());
         }
-        let chunks_written = self.number("chunks_written", row)?;
+        let chunks_written = self.written.value(row);
         let total = meta.grid().map_or(0, |grid| grid.total());
         if chunks_written > total {
             return Err(format!("{chunks_written} chunks were written of {total}"));
         }
         Ok(CatalogueRow { meta: Arc::new(meta), deleted, clip, chunks_written })
-    }
-
-    fn packing(&self, row: usize) -> Check<Option<String>> {
-        let Some(column) = self.batch.column_by_name(PACKING) else {
-            return Ok(None);
-        };
-        let column = column.as_string_opt::<i32>().ok_or("`packing` is no text")?;
-        Ok((!column.is_null(row)).then(|| column.value(row).to_owned()))
-    }
-
-    fn attrs(&self, row: usize) -> Check<BTreeMap<String, Attr>> {
-        let list = self.column("attrs")?.as_list_opt::<i32>().ok_or("`attrs` is no list")?;
-        let offsets = list.value_offsets();
-        let at = |row: usize| offsets.get(row).and_then(|offset| usize::try_from(*offset).ok());
-        let (first, end) = at(row).zip(at(row.saturating_add(1))).ok_or("`attrs` is cut")?;
-        let keys =
-            self.attrs.column_by_name("key").and_then(|column| column.as_string_opt::<i32>());
-        let values =
-            self.attrs.column_by_name("value").and_then(|column| column.as_binary_opt::<i32>());
-        let (keys, values) = keys.zip(values).ok_or("`attrs` has no keys or no values")?;
-        let mut attrs = BTreeMap::new();
-        for entry in first..end {
-            let key = keys.value(entry).to_owned();
-            let value = Attr::decode(values.value(entry))
-                .ok_or_else(|| format!("attribute `{key}` has no value that is known"))?;
-            if attrs.insert(key, value).is_some() {
-                return Err(format!("attribute `{}` occurs twice", keys.value(entry)));
-            }
-        }
-        Ok(attrs)
     }
 }
 
@@ -349,7 +377,10 @@ pub(crate) fn same_type(found: &DataType, expected: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::attr::Attr;
     use crate::meta::ArraySpec;
 
     fn rows() -> Vec<CatalogueRow> {
@@ -400,7 +431,8 @@ mod tests {
     fn a_catalogue_that_readers_would_refuse_is_not_written() {
         let mut row = rows().remove(1);
         let mut meta = ArrayMeta::clone(&row.meta);
-        meta.attrs.insert("big".to_owned(), Attr::Bytes(vec![0; 16 << 20]));
+        let big = (String::from("big"), Attr::Bytes(vec![0; 16 << 20]));
+        meta.attrs = BTreeMap::from([big]).into();
         row.meta = Arc::new(meta);
         let error = encode(&vec![row; 65]).unwrap_err();
         assert!(matches!(error, ArrayError::TooLarge { .. }), "{error}");

@@ -38,7 +38,8 @@ impl ArrayStore {
             return Err(ArrayError::argument(format!("{path} has no layer")));
         };
         refuse_known(&self.base.inner, from)?;
-        let name = format!("layers/{}.iac", entry.layer_id);
+        // A name of its own: what other versions name is never written again, whatever is in the file.
+        let name = format!("layers/{}.iac", LayerId::random()?);
         let target = self.backend.within(&name);
         let failed = |error| store_error("write", &target, error);
         if entry.bytes <= STRETCH {

@@ -177,7 +177,7 @@ impl crate::ArrayMeta {
             let fill = self.fill.as_ref().and_then(|fill| element(&self.dtype, fill));
             members.insert("fill".to_owned(), fill.unwrap_or(Value::Null));
         }
-        members.insert("attrs".to_owned(), Value::Object(object(&self.attrs)));
+        members.insert("attrs".to_owned(), Value::Object(object(self.attrs())));
         Value::Object(members)
     }
 }

@@ -25,6 +25,7 @@
 //! else. `docs/arrays.md` describes the files.
 
 mod attr;
+mod attrs;
 mod backend;
 pub mod blocking;
 mod cache;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::attr::{Attr, MAX_VALUE_BYTES};
+use crate::attr::Attr;
+use crate::attrs::Attrs;
 use crate::codec::Packing;
 use crate::data::{ArrayData, Scalar, Values};
 use crate::dtype::DType;
@@ -16,7 +17,7 @@ const AUTOMATIC_CHUNK_BYTES: u64 = 4 << 20;
 /// Bytes that a chunk may have.
 pub(crate) const MAX_CHUNK_BYTES: u64 = 1 << 30;
 /// Bytes that a name may have.
-const MAX_NAME_BYTES: usize = 4096;
+pub(crate) const MAX_NAME_BYTES: usize = 4096;
 
 /// What a new array shall be.
 ///
@@ -120,7 +121,7 @@ pub struct ArrayMeta {
     pub(crate) chunk: Vec<u64>,
     pub(crate) dims: Vec<String>,
     pub(crate) fill: Option<Vec<u8>>,
-    pub(crate) attrs: BTreeMap<String, Attr>,
+    pub(crate) attrs: Attrs,
     /// How chunks are packed, as a text; as the writer's options say where there is none.
     pub(crate) packing: Option<String>,
 }
@@ -145,7 +146,7 @@ impl ArrayMeta {
             chunk,
             dims,
             fill: fill.filter(|fill| fill.iter().any(|byte| *byte != 0)),
-            attrs: spec.attrs,
+            attrs: spec.attrs.into(),
             packing: spec.packing,
         };
         meta.check().map_err(ArrayError::argument)?;
@@ -163,7 +164,7 @@ impl ArrayMeta {
             chunk: Vec::new(),
             dims: Vec::new(),
             fill: None,
-            attrs: BTreeMap::new(),
+            attrs: Attrs::default(),
             packing: None,
         }
     }
@@ -183,21 +184,7 @@ impl ArrayMeta {
         if let Some(fill) = &self.fill {
             crate::data::check_element(&self.dtype, fill)?;
         }
-        for (key, value) in &self.attrs {
-            let length = match value {
-                Attr::Text(text) => u64_len(text.len()),
-                Attr::Bytes(bytes) => u64_len(bytes.len()),
-                _ => 0,
-            };
-            if length > MAX_VALUE_BYTES || key.is_empty() || key.len() > MAX_NAME_BYTES {
-                return Err(format!(
-                    "attribute `{}` has a key of {} and a value of {length} bytes",
-                    key.chars().take(64).collect::<String>(),
-                    key.len()
-                ));
-            }
-        }
-        Ok(())
+        self.attrs.check()
     }
 
     /// Refuses chunks above the limit; a chunk is never larger than its array.
@@ -290,8 +277,15 @@ impl ArrayMeta {
 
     /// Its attributes.
     #[must_use]
-    pub const fn attrs(&self) -> &BTreeMap<String, Attr> {
-        &self.attrs
+    pub fn attrs(&self) -> &BTreeMap<String, Attr> {
+        self.attrs.map()
+    }
+
+    /// One attribute. Where only some of a store with many arrays are wanted, this is cheaper than
+    /// [`ArrayMeta::attrs`].
+    #[must_use]
+    pub fn attr(&self, key: &str) -> Option<Attr> {
+        self.attrs.get(key)
     }
 }
 

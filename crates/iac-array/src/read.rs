@@ -125,21 +125,25 @@ impl Inner {
             return Ok(loaded);
         };
         let cache = &self.backend.cache;
+        let key = |number: usize, place: &BatchPlace| Key::Batch(open.id, number, place.crc32);
         let mut missing = Vec::new();
         for number in numbers {
-            match cache.get(Key::Batch(open.id, *number)) {
+            let Some(place) = open.batches.get(*number) else {
+                continue;
+            };
+            match cache.get(key(*number, place)) {
                 Some(Entry::Batch(rows)) => {
                     loaded.insert(*number, rows);
                 }
-                _ => missing.extend(open.batches.get(*number).map(|place| (*number, place))),
+                _ => missing.push((*number, place)),
             }
         }
         if missing.is_empty() {
             return Ok(loaded);
         }
-        let keys = missing.iter().map(|(number, _)| Key::Batch(open.id, *number)).collect();
+        let keys = missing.iter().map(|(number, place)| key(*number, place)).collect();
         let _loading = cache.load(keys).await;
-        missing.retain(|(number, _)| match cache.get(Key::Batch(open.id, *number)) {
+        missing.retain(|(number, place)| match cache.get(key(*number, place)) {
             Some(Entry::Batch(rows)) => {
                 loaded.insert(*number, rows);
                 false
@@ -162,9 +166,9 @@ impl Inner {
         } else {
             self.backend.install(|| pairs.into_par_iter().map(decode).collect())
         };
-        for ((number, _), rows) in missing.iter().zip(decoded) {
+        for ((number, place), rows) in missing.iter().zip(decoded) {
             let rows = Arc::new(rows?);
-            cache.put(Key::Batch(open.id, *number), Entry::Batch(Arc::clone(&rows)));
+            cache.put(key(*number, place), Entry::Batch(Arc::clone(&rows)));
             loaded.insert(*number, rows);
         }
         Ok(loaded)

@@ -178,13 +178,13 @@ impl Snapshot {
     /// The attributes of the store itself.
     #[must_use]
     pub fn store_attrs(&self) -> BTreeMap<String, Attr> {
-        self.inner.catalogue.get("").map(|meta| meta.attrs.clone()).unwrap_or_default()
+        self.inner.catalogue.get("").map(|meta| meta.attrs().clone()).unwrap_or_default()
     }
 
     /// One attribute of every array and group that has it, by name.
-    pub fn attr_column<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a str, &'a Attr)> {
+    pub fn attr_column<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a str, Attr)> {
         let metas = self.names().filter_map(|name| self.inner.catalogue.get(name));
-        metas.filter_map(move |meta| Some((meta.name.as_str(), meta.attrs.get(key)?)))
+        metas.filter_map(move |meta| Some((meta.name.as_str(), meta.attr(key)?)))
     }
 
     /// Reads a box.

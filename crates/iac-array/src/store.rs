@@ -443,7 +443,9 @@ impl ArrayStore {
     }
 
     fn put_attr(&mut self, mut meta: ArrayMeta, key: &str, value: Attr) -> Result<()> {
-        meta.attrs.insert(key.to_owned(), value);
+        let mut attrs = meta.attrs().clone();
+        attrs.insert(key.to_owned(), value);
+        meta.attrs = attrs.into();
         meta.check().map_err(ArrayError::argument)?;
         let held = self.touch(meta.id, &meta);
         held.meta.attrs = meta.attrs;
@@ -468,9 +470,11 @@ impl ArrayStore {
     /// [`ArrayError::NotFound`] when there is no such array or attribute.
     pub fn remove_attr(&mut self, name: &str, key: &str) -> Result<()> {
         let mut meta = self.meta(name)?.clone();
-        if meta.attrs.remove(key).is_none() {
+        let mut attrs = meta.attrs().clone();
+        if attrs.remove(key).is_none() {
             return Err(ArrayError::NotFound { what: "attribute", name: key.to_owned() });
         }
+        meta.attrs = attrs.into();
         let held = self.touch(meta.id, &meta);
         held.meta.attrs = meta.attrs;
         Ok(())

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use zarrs::array::codec::ZstdCodec;
-use zarrs::array::{Array, ArrayBuilder, ArrayBytes, ArrayShardedExt, DataType, data_type};
+use zarrs::array::{
+    Array, ArrayBuilder, ArrayBytes, ArrayMetadataOptions, ArrayShardedExt, DataType, data_type,
+};
 use zarrs::filesystem::FilesystemStore;
 use zarrs::group::GroupBuilder;
 use zarrs::metadata::NodeMetadata;
@@ -50,6 +52,7 @@ pub(super) fn import(intake: &mut Intake<'_>) -> Result<()> {
     let root = Node::open(&store, "/").map_err(|error| broken(path, &error))?;
     let mut nodes = Vec::new();
     collect(&root, &mut nodes);
+    nodes.sort();
     for node in nodes {
         let array = Array::open(Arc::clone(&store), &node).map_err(|error| broken(path, &error))?;
         let inner = node.trim_start_matches('/');
@@ -310,7 +313,8 @@ fn put(snapshot: &Snapshot, name: &str, path: &Path, store: &Store) -> Result<()
         .bytes_to_bytes_codecs(vec![Arc::new(ZstdCodec::new(3, false))])
         .build(Arc::clone(store), &format!("/{name}"))
         .map_err(|error| broken(path, &error))?;
-    array.store_metadata().map_err(|error| broken(path, &error))?;
+    let options = ArrayMetadataOptions::default().with_include_zarrs_metadata(false);
+    array.store_metadata_opt(&options).map_err(|error| broken(path, &error))?;
     let mut row = 0_u64;
     give(snapshot, name, |slab| {
         let mut ranges: Vec<Range<u64>> = shape.iter().map(|extent| 0..*extent).collect();
