@@ -1,6 +1,12 @@
 //! A writer that is killed at random moments leaves a whole version, and the newest one that it
 //! was told of.
-#![allow(missing_docs, clippy::unwrap_used, clippy::arithmetic_side_effects, clippy::print_stdout)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::print_stdout
+)]
 #![cfg(unix)]
 
 use std::io::Write;

@@ -146,7 +146,7 @@ fn slabs(shape: &[u64], chunk: &[u64], width: u64) -> impl Iterator<Item = (Vec<
     let rows = if shape.contains(&0) { 0 } else { rows };
     let row = shape.get(1..).and_then(product).unwrap_or(1).saturating_mul(width).max(1);
     let step = chunk.first().copied().unwrap_or(1).max(1);
-    let fitting = (SLAB_BYTES / row).checked_div(step).unwrap_or(0).max(1);
+    let fitting = SLAB_BYTES.checked_div(row.saturating_mul(step)).unwrap_or(0).max(1);
     let height = step.saturating_mul(fitting).min(rows.max(1));
     let mut at = 0_u64;
     std::iter::from_fn(move || {
