@@ -33,10 +33,10 @@ pub enum AdapterError {
         #[source]
         source: io::Error,
     },
-    /// A manifest lacks columns.
-    #[error("{}: the manifest has no column {}", path.display(), columns.join(", "))]
+    /// A manifest, or a table of texts, lacks columns.
+    #[error("{}: there is no column {}", path.display(), columns.join(", "))]
     MissingColumns {
-        /// The manifest.
+        /// The file.
         path: PathBuf,
         /// Their names, sorted.
         columns: Vec<String>,

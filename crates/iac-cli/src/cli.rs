@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use clap::error::ErrorKind as ClapKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind as ClapKind};
 use clap::{Args, Parser, Subcommand};
 use iatrocache::ErrorKind;
 
@@ -14,7 +14,7 @@ use crate::commands::{
     salvage, verify,
 };
 use crate::commands::{merge, stats, subset, validate};
-use crate::failure::{Report, human_safe, is_unsafe};
+use crate::failure::{Failure, Report, human_safe, is_unsafe};
 use crate::progress::When;
 
 /// Look into, check, pack and unpack IatroCache (.iac) files
@@ -115,10 +115,13 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, ExitCode> {
         Ok(cli) => return Ok(cli),
         Err(error) => error,
     };
+    if let Some(failure) = absent(&error, ABSENT) {
+        return Err(failure.report(json_wanted(std::env::args_os().skip(1))));
+    }
     let wants_help = matches!(error.kind(), ClapKind::DisplayHelp | ClapKind::DisplayVersion);
     if !wants_help && json_wanted(arguments.iter().skip(1)) {
         let report = Report::new(ErrorKind::Usage, message_of(&error));
-        return Err(crate::failure::Failure::from(report).report(true));
+        return Err(Failure::from(report).report(true));
     }
     let text = error.render().to_string();
     if !wants_help && text.chars().any(|character| character != '\n' && is_unsafe(character)) {
@@ -131,6 +134,42 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, ExitCode> {
         drop(error.print());
     }
     Err(ExitCode::from(if wants_help { 0 } else { 2 }))
+}
+
+/// Commands and options that this build lacks, with the feature that brings each.
+const ABSENT: &[(&str, &str)] = &[
+    #[cfg(not(feature = "object-store"))]
+    ("cp", "object-store"),
+    #[cfg(not(feature = "tiles"))]
+    ("tiles", "tiles"),
+    #[cfg(not(feature = "features"))]
+    ("features", "features"),
+    #[cfg(not(feature = "text"))]
+    ("text", "text"),
+    #[cfg(not(feature = "text"))]
+    ("text-pair", "text"),
+    #[cfg(not(feature = "text-search"))]
+    ("index", "text-search"),
+    #[cfg(not(feature = "text-search"))]
+    ("search", "text-search"),
+    #[cfg(not(feature = "dicom"))]
+    ("dicom", "dicom"),
+    #[cfg(not(feature = "wsi-import"))]
+    ("wsi", "wsi-import"),
+    #[cfg(not(feature = "wsi-icc"))]
+    ("--srgb", "wsi-icc"),
+];
+
+/// What to say about a command or an option that only other builds have.
+fn absent(error: &clap::Error, known: &[(&str, &str)]) -> Option<Failure> {
+    let (context, what) = match error.kind() {
+        ClapKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, "command"),
+        ClapKind::UnknownArgument => (ContextKind::InvalidArg, "option"),
+        _ => return None,
+    };
+    let Some(ContextValue::String(found)) = error.get(context) else { return None };
+    let (name, feature) = known.iter().find(|(name, _)| name == found)?;
+    Some(Failure::not_compiled_in(&format!("{what} `{name}`"), feature))
 }
 
 /// Whether `--json` was among the options of a command line that could not be read.
@@ -176,6 +215,33 @@ mod tests {
             }
         }
         check(&Cli::command());
+    }
+
+    #[test]
+    fn lines_of_examples_are_not_wrapped() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines() {
+                let length = line.chars().count();
+                assert!(length <= 100, "`{}`: {length} characters: {line}", command.get_name());
+            }
+            for sub in command.get_subcommands() {
+                check(sub);
+            }
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn commands_and_options_of_other_builds_are_told_with_their_feature() {
+        let known = [("frobnicate", "frob"), ("--frob", "frob")];
+        for arguments in [["iac", "frobnicate", "x"], ["iac", "info", "--frob"]] {
+            let error = Cli::try_parse_from(arguments).unwrap_err();
+            assert!(absent(&error, &known).is_some(), "{arguments:?}");
+            assert!(absent(&error, &[]).is_none(), "{arguments:?}");
+        }
+        let error = Cli::try_parse_from(["iac", "info"]).unwrap_err();
+        assert!(absent(&error, &known).is_none());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use iatrocache::ops::OpsError;
-use iatrocache::{ErrorKind, ReadError};
+use iatrocache::{CodecError, ErrorKind, ReadError};
 use serde_json::{Map, Value};
 
 use crate::output;
@@ -80,6 +80,22 @@ impl Failure {
         Report::new(ErrorKind::Usage, message).into()
     }
 
+    /// A codec that was asked for cannot be made.
+    pub(crate) fn codec(error: &CodecError) -> Self {
+        let kind = ErrorKind::from_name(error.kind().as_str()).unwrap_or(ErrorKind::Usage);
+        let mut report = Report::new(kind, format!("--codec: {error}"));
+        report.hint = hint_of(kind);
+        report.into()
+    }
+
+    /// Something that other builds have.
+    pub(crate) fn not_compiled_in(what: &str, feature: &str) -> Self {
+        let message = format!("{what} is not compiled in (it needs the feature `{feature}`)");
+        let mut report = Report::new(ErrorKind::MissingFeature, message);
+        report.hint = hint_of(ErrorKind::MissingFeature);
+        report.into()
+    }
+
     /// A failure of the system on a file or folder.
     pub(crate) fn io(path: &Path, action: &str, error: &io::Error) -> Self {
         let message = format!("{}: {action}: {error}", path.display());
@@ -92,6 +108,14 @@ impl Failure {
             return Self::PipeClosed;
         }
         Report::new(ErrorKind::Io, format!("standard output: {error}")).into()
+    }
+
+    /// What kind of error it is, where it is one.
+    pub(crate) fn kind(&self) -> Option<ErrorKind> {
+        match self {
+            Self::Error(report) => Some(report.kind),
+            _ => None,
+        }
     }
 
     /// Adds a hint for people to an error.
@@ -133,6 +157,11 @@ impl From<ReadError> for Failure {
         let mut report = Report::new(error.kind(), one_line(&error)).path(Path::new(error.path()));
         report.row = error.row();
         report.field = error.field().map(str::to_owned);
+        report.hint = hint_of(error.kind());
+        let in_bucket = ["s3://", "gs://", "az://"].iter().any(|it| error.path().starts_with(it));
+        if in_bucket && error.kind() == ErrorKind::Io {
+            report.hint = Some("credentials and region come from the environment".to_owned());
+        }
         report.into()
     }
 }
@@ -149,12 +178,12 @@ impl From<OpsError> for Failure {
         report.path = error.path().map(|path| path.to_string_lossy().into_owned());
         report.row = error.row();
         report.field = error.field().map(str::to_owned);
-        if let OpsError::Expansion { .. } = error {
-            report.hint = Some("--allow-expansion writes them all the same".to_owned());
-        }
-        if error.kind() == ErrorKind::Exists {
-            report.hint = Some("--overwrite replaces it".to_owned());
-        }
+        report.hint = match error {
+            OpsError::Expansion { .. } => {
+                Some("--allow-expansion writes them all the same".to_owned())
+            }
+            _ => hint_of(error.kind()),
+        };
         report.into()
     }
 }
@@ -171,9 +200,7 @@ impl From<iatrocache::adapters::AdapterError> for Failure {
         report.path = error.path().map(|path| path.to_string_lossy().into_owned());
         report.row = error.row();
         report.field = error.field().map(str::to_owned);
-        if error.kind() == ErrorKind::Exists {
-            report.hint = Some("--overwrite replaces it".to_owned());
-        }
+        report.hint = hint_of(error.kind());
         report.into()
     }
 }
@@ -245,6 +272,21 @@ pub(crate) const fn exit_code(kind: ErrorKind) -> u8 {
         | ErrorKind::Unsupported => 4,
         // What is left is the system's failure; a kind unknown here cannot be the caller's fault.
         _ => 3,
+    }
+}
+
+/// What can be done about an error of this kind, where that is the same for all of them.
+fn hint_of(kind: ErrorKind) -> Option<String> {
+    match kind {
+        ErrorKind::Exists => Some("--overwrite replaces it".to_owned()),
+        ErrorKind::MissingFeature => {
+            let build = "cargo install --locked --path crates/iac-cli --features FEATURE";
+            Some(format!("`{build}` builds it in (`full`: all codecs, and object stores)"))
+        }
+        ErrorKind::UnknownCodec => {
+            Some(format!("this build has {}", iatrocache::compiled_codecs().join(", ")))
+        }
+        _ => None,
     }
 }
 

@@ -220,6 +220,31 @@ fn what_this_build_cannot_do_ends_with_4() {
 }
 
 #[test]
+fn errors_say_what_can_be_done() {
+    let folder = tempdir().unwrap();
+    let pack = small_pack(folder.path());
+    let out = folder.path().join("out.iac");
+    let run = iac!("recode", pack, "--codec", "zst", "-o", out).ended_with(4);
+    assert!(run.err.contains("this build has none"), "{}", run.err);
+    let run = iac!("subset", pack, "-o", out).ended_with(2);
+    assert!(run.err.contains("--where <EXPR>|--rows <ROWS>"), "{}", run.err);
+    iac!("subset", pack, "-o", out, "--rows", "0", "--where", "bytes > 1").ended_with(2);
+    for codec in ["jpeg2000", "jpegls"] {
+        if !codec_is_compiled_in(codec) {
+            let run = iac!("recode", pack, "--codec", codec, "-o", out).ended_with(4);
+            assert!(run.err.contains("--features FEATURE"), "{}", run.err);
+        }
+    }
+}
+
+#[cfg(not(feature = "object-store"))]
+#[test]
+fn commands_of_other_builds_are_not_supported() {
+    let error = fails(&[&"cp", &"a.iac", &"b.iac"], "missing_feature", 4);
+    assert!(error["message"].as_str().unwrap().contains("object-store"), "{error}");
+}
+
+#[test]
 fn a_full_disk_is_no_success() {
     if !Path::new("/dev/full").exists() {
         println!("there is no /dev/full here, this was not run");

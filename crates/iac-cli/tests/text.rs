@@ -223,3 +223,26 @@ fn texts_are_found_once_they_are_indexed() {
     assert!(page.text().contains("P1  P1/2  (row 0)"), "{}", page.text());
     run(["text", "search", &pack, "(", "--build"]).ended_with(2);
 }
+
+#[test]
+fn other_names_of_columns_and_codecs_that_are_not_there_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("notes.csv");
+    fs::write(&source, "MRN,doc_id,text\nP1,d1,hello\n").unwrap();
+    let source = source.to_str().unwrap();
+    let pack = folder.path().join("notes.iac").to_str().unwrap().to_owned();
+    let refused = run(["pack", "text", source, "-o", &pack]).ended_with(1);
+    assert!(refused.err.contains("there is no column patient_id"), "{}", refused.err);
+    assert!(refused.err.contains("--column MEMBER=COLUMN"), "{}", refused.err);
+    let named = ["pack", "text", source, "-o", &pack, "--column", "patient_id=MRN"];
+    let refused = run(named.into_iter().chain(["--codec", "zst", "--json"])).ended_with(4);
+    assert_eq!(refused.json_error()["kind"], "unknown_codec");
+    run(named).succeeded();
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn parquet_files_need_a_feature() {
+    let refused = run(["pack", "text", "notes.parquet", "-o", "x.iac", "--json"]).ended_with(4);
+    assert_eq!(refused.json_error()["kind"], "missing_feature");
+}

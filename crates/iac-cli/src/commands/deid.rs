@@ -37,7 +37,10 @@ pub(crate) fn deidentifier(arguments: &DeidArgs) -> Result<Option<Arc<Deidentifi
     let profile = DeidProfile::from_file(path)?;
     let key = match &arguments.deid_key {
         Some(file) => DeidKey::from_file(file)?,
-        None => profile.key_source().read()?,
+        None => profile
+            .key_source()
+            .read()
+            .map_err(|error| Failure::from(error).with_hint("--deid-key FILE names another key"))?,
     };
     let mut deidentifier = Deidentifier::new(profile, key);
     if let Some(map) = &arguments.pseudonym_map {

@@ -329,7 +329,8 @@ fn chosen(source: &Source, arguments: &VolumeArgs) -> Result<VolumeStack> {
         Some(_) => Err(Failure::usage(format!(
             "{path}: {count} stacks could be meant; name one with --series and --stack (iac dicom volume lists them)"
         ))),
-        None => Err(Failure::usage(format!("{path}: there is no such stack of slices"))),
+        None => Err(Failure::usage(format!("{path}: there is no such stack of slices"))
+            .with_hint(format!("`iac dicom volume {path}` lists what there is"))),
     }
 }
 

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use iatrocache::ops::extract::{ExtractFormat, ExtractOptions, extract};
 use iatrocache::ops::rows::RowSelection;
 use iatrocache::ops::view::select_rows;
+use iatrocache::{ErrorKind, PackReader};
 use serde_json::json;
 
 use super::select::{predicate, shown};
@@ -118,7 +119,7 @@ pub(crate) fn run(arguments: &ExtractArgs, common: &Common) -> Result<ExitCode> 
         }
         Ok(())
     });
-    let summary = relay.settle(result)?;
+    let summary = relay.settle(result).map_err(|failure| of_objects(&pack, failure))?;
     drop(writing);
     if common.json {
         out.json(&json!({ "summary": {
@@ -137,6 +138,15 @@ pub(crate) fn run(arguments: &ExtractArgs, common: &Common) -> Result<ExitCode> 
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Objects of DICOM packs have a command of their own.
+fn of_objects(pack: &PackReader, failure: Failure) -> Failure {
+    let is_usage = matches!(failure.kind(), Some(ErrorKind::Usage));
+    if is_usage && pack.header().payload_type() == Some("dicom_patient") {
+        return failure.with_hint("`iac dicom export` writes the objects of such a pack");
+    }
+    failure
 }
 
 /// An error about a condition, with a pointer to the place.

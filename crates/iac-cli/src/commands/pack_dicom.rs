@@ -40,13 +40,13 @@ Examples:
   iac pack dicom archive/ -o packs/ --by-patient --deidentify trial.toml
   iac pack dicom study/ -o patient.rad.iac --schema 2 --payload zstd
 
-Schema 1 is what the reference packages read: one frame of 8 or 16 bits for each object. Objects with
-several frames, 1 or 32 bits or floating-point samples need schema 2, which has a record for each
-frame. There, images that come compressed with loss keep their own streams, unless --lossy says
-otherwise.
+Schema 1 is what the reference packages read: one frame of 8 or 16 bits for each object. Objects
+with several frames, 1 or 32 bits or floating-point samples need schema 2, which has a record for
+each frame. There, images that come compressed with loss keep their own streams, unless --lossy
+says otherwise.
 
-With --keep-going and --as-is the exit code is 1 when inputs were left out. Messages and headers name no
-patient; packs of --by-patient are named after a hash of the identifier.
+With --keep-going and --as-is the exit code is 1 when inputs were left out. Messages and headers
+name no patient; packs of --by-patient are named after a hash of the identifier.
 
 With --json, one object for each pack: {\"path\",\"instances\",\"series\",\"images\",\"file_bytes\",
 \"diagnostics\",\"skipped\",\"kept\",\"duplicates\",\"malformed\",\"gaps\",\"short_acquisitions\",\"schema\",

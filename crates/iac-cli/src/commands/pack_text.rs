@@ -56,7 +56,7 @@ pub(crate) struct TextArgs {
 #[command(after_help = "\
 Examples:
   iac pack text-pair pairs.jsonl -o pairs.iac
-  iac pack text-pair pairs.csv -o pairs.iac --column source_text=NOTE --column compressed_text=SUMMARY
+  iac pack text-pair pairs.csv -o p.iac --column source_text=NOTE --column compressed_text=SHORT
 
 With --json, one object: {\"path\",\"patients\",\"documents\",\"text_bytes\",\"file_bytes\"}.")]
 pub(crate) struct TextPairArgs {
@@ -172,9 +172,9 @@ fn table_or_json<D: TextDocument>(arguments: &PackTextArgs, from: From) -> Resul
         #[cfg(feature = "parquet")]
         if from == From::Parquet {
             use iatrocache::adapters::text::import::ParquetPatients;
-            return Ok(Box::new(ParquetPatients::<D>::open(source, &mapping)?));
+            return Ok(Box::new(ParquetPatients::<D>::open(source, &mapping).map_err(unmapped)?));
         }
-        return Ok(Box::new(CsvPatients::<D>::open(source, &mapping)?));
+        return Ok(Box::new(CsvPatients::<D>::open(source, &mapping).map_err(unmapped)?));
     }
     if !arguments.column.is_empty() || arguments.group || arguments.institution.is_some() {
         return Err(Failure::usage("--column, --group and --institution are not for JSON"));
@@ -187,8 +187,34 @@ fn table_or_json<D: TextDocument>(arguments: &PackTextArgs, from: From) -> Resul
     Ok(Box::new(JsonPatients::<D, _>::new(source, input)))
 }
 
+/// A table that lacks columns may only have other names for them.
+fn unmapped(error: AdapterError) -> Failure {
+    let lacks_columns = matches!(error, AdapterError::MissingColumns { .. });
+    let failure = Failure::from(error);
+    if lacks_columns {
+        return failure.with_hint("--column MEMBER=COLUMN says which column holds a member");
+    }
+    failure
+}
+
 fn is_stdin(source: &Path) -> bool {
     source == Path::new("-")
+}
+
+/// What a source is, by its name.
+fn by_name(source: &Path) -> Result<From> {
+    let ending = source.extension().map(|ending| ending.to_ascii_lowercase());
+    Ok(match ending {
+        _ if source.is_dir() => From::Folder,
+        Some(ending) if ending == "csv" => From::Csv,
+        #[cfg(feature = "parquet")]
+        Some(ending) if ending == "parquet" => From::Parquet,
+        #[cfg(not(feature = "parquet"))]
+        Some(ending) if ending == "parquet" => {
+            return Err(Failure::not_compiled_in("reading Parquet files", "parquet"));
+        }
+        _ => From::Json,
+    })
 }
 
 fn run<'a, D: TextDocument>(
@@ -197,17 +223,10 @@ fn run<'a, D: TextDocument>(
     open: impl Fn(From) -> Result<Patients<'a, D>>,
 ) -> Result<ExitCode> {
     let source = &arguments.source;
-    let by_name = || {
-        let ending = source.extension().map(|ending| ending.to_ascii_lowercase());
-        match ending {
-            _ if source.is_dir() => From::Folder,
-            Some(ending) if ending == "csv" => From::Csv,
-            #[cfg(feature = "parquet")]
-            Some(ending) if ending == "parquet" => From::Parquet,
-            _ => From::Json,
-        }
+    let from = match arguments.from {
+        Some(from) => from,
+        None => by_name(source)?,
     };
-    let from = arguments.from.unwrap_or_else(by_name);
     let codec = match (&arguments.codec, arguments.dictionary) {
         (None, _) => BrotliOptions::default().with_quality(arguments.quality).codec(),
         (Some(CodecArg(spec)), None) => Registry::global().create_encoder(spec),
@@ -219,7 +238,7 @@ fn run<'a, D: TextDocument>(
             ZstdOptions::from_spec(spec).and_then(|zstd| zstd.with_dictionary(dictionary).codec())
         }
     };
-    let codec = codec.map_err(|error| Failure::usage(format!("--codec: {error}")))?;
+    let codec = codec.map_err(|error| Failure::codec(&error))?;
     let mut options = TextWriteOptions::default()
         .codec(codec)
         .duplicates(arguments.duplicates)

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use iatrocache::WriteOptions;
+use iatrocache::adapters::AdapterError;
 use iatrocache::adapters::wsi::{Mpp, WsiImporter, WsiProfile};
+use iatrocache::{ErrorKind, WriteOptions};
 use serde_json::json;
 
 use super::select::shown;
@@ -27,7 +28,7 @@ use crate::progress::{Shown, Unit};
 #[command(after_help = "\
 Examples:
   iac pack wsi CMU-1.svs -o CMU-1.pat.iac
-  iac pack wsi CMU-1.svs -o CMU-1.pat.iac --transcode          JPEG tiles, smaller, and the same again
+  iac pack wsi CMU-1.svs -o CMU-1.pat.iac --transcode       JPEG tiles smaller, nothing lost
   iac pack wsi scan.png -o scan.pat.iac --lossless --mpp 0.5
   iac pack wsi CMU-1.svs -o CMU-1.pat.iac --drop label,macro --scrub-metadata
 
@@ -169,7 +170,13 @@ pub(super) fn run(arguments: &WsiArgs, common: &Common) -> Result<ExitCode> {
     }
     let progress = Shown::new(common, Unit::Rows);
     let writing = interrupt::writing()?;
-    let summary = importer.import(&arguments.slide, &arguments.output, &progress)?;
+    let imported = importer.import(&arguments.slide, &arguments.output, &progress);
+    let summary = imported.map_err(|error| {
+        let lacks_mpp = matches!(&error, AdapterError::Source { kind: ErrorKind::Usage, .. })
+            && arguments.slide.is_file();
+        let failure = Failure::from(error);
+        if lacks_mpp { failure.with_hint("--mpp M gives them, as in --mpp 0.5") } else { failure }
+    })?;
     drop(writing);
     let mut out = Out::new();
     if common.json {

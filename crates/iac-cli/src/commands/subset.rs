@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use iatrocache::ops::rows::RowSelection;
 use iatrocache::ops::subset::{SubsetOptions, subset};
 use iatrocache::ops::view::select_rows;
@@ -24,7 +24,7 @@ use crate::progress::{Shown, Unit};
 /// Stored bytes are copied as they are; header and columns stay. Of the slide table, those rows
 /// stay that a selected row belongs to.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(group(ArgGroup::new("which").required(true).args(["condition", "rows"])), after_help = "\
 Examples:
   iac subset cohort.tiles.iac --where \"split = 'val'\" -o val.tiles.iac
   iac subset cohort.tiles.iac --where \"slide.patient_id = 'p1'\" -o p1.tiles.iac
@@ -35,10 +35,10 @@ pub(crate) struct SubsetArgs {
     /// The pack
     path: PathBuf,
     /// Rows for which a condition holds (see `iac ls --help`)
-    #[arg(long = "where", value_name = "EXPR", id = "condition", required_unless_present = "rows")]
+    #[arg(long = "where", value_name = "EXPR", id = "condition")]
     condition: Option<String>,
     /// Rows: 3, or 3,9,4, or 10..20 (without 20); counted from 0
-    #[arg(long, value_name = "ROWS", allow_hyphen_values = true, conflicts_with = "condition")]
+    #[arg(long, value_name = "ROWS", allow_hyphen_values = true)]
     rows: Option<RowSelection>,
     /// The new pack
     #[arg(short, long, value_name = "OUT")]

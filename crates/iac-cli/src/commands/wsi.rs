@@ -481,6 +481,9 @@ fn associated(arguments: &AssociatedArgs, common: &Common) -> Result<ExitCode> {
         return told(&image, path, common);
     }
     let mut out = Out::new();
+    if slide.associated_images().is_empty() && !common.quiet && !common.json {
+        output::note("the slide has no associated images");
+    }
     for image in slide.associated_images() {
         if common.json {
             out.json(&json!({

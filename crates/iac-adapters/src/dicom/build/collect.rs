@@ -161,7 +161,7 @@ impl Collected {
         if self.patients.is_other(prepared.patient.as_deref()) {
             let fault = Fault::new(
                 ErrorKind::Schema,
-                "its patient id is not that of the objects before it",
+                "its patient id is not that of the objects before it, and a pack holds one patient",
             );
             return self.bad(name, &fault);
         }

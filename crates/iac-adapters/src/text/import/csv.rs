@@ -177,7 +177,7 @@ mod tests {
     fn what_is_wrong_is_told_with_its_place() {
         let plain = ColumnMapping::default();
         for (table, message) in [
-            ("a,b\n", "x.csv: the manifest has no column doc_id, patient_id, text"),
+            ("a,b\n", "x.csv: there is no column doc_id, patient_id, text"),
             ("patient_id,doc_id,text,text\n", "x.csv: there are several columns `text`"),
             ("patient_id,doc_id,text\na,1\n", "x.csv:2:1: 2 fields instead of 3"),
             (

@@ -59,6 +59,7 @@ With --json, one object: {\"files\",\"source_bytes\",\"pack_bytes\",\"pack_secon
 \"notes\":{\"patients\",\"documents\",\"file_bytes\",\"reads_per_second\"},
 \"tiles\":{\"tiles\",\"slides\",\"file_bytes\",\"sheet_bytes\",\"reads_per_second\"} or {\"skipped\"},
 \"features\":{\"rows\",\"dim\",\"dtype\",\"file_bytes\",\"reads_per_second\"},
+\"scans\":{\"instances\",\"source_bytes\",\"file_bytes\",\"volume\"} or {\"skipped\"},
 \"slide\":{\"width\",\"height\",\"source_bytes\",\"file_bytes\",\"stored_tiles\",\"background_tiles\",
 \"region_seconds\",\"thumbnail_seconds\"},
 \"arrays\":{\"shape\",\"raw_bytes\",\"store_bytes\",\"chunks\",\"chunks_with_bone\"},\"pack\"} (\"pack\" only
