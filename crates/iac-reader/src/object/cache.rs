@@ -383,7 +383,11 @@ impl CachedSource {
         let mut buffers = Vec::with_capacity(numbers.len());
         for number in numbers {
             let length = self.object.block_length(block, *number);
-            buffers.push(vec![0_u8; usize::try_from(length).map_err(io::Error::other)?]);
+            let length = usize::try_from(length).map_err(io::Error::other)?;
+            let mut buffer = Vec::new();
+            buffer.try_reserve_exact(length).map_err(io::Error::other)?;
+            buffer.resize(length, 0_u8);
+            buffers.push(buffer);
         }
         let mut reads: Vec<SourceRead<'_>> = numbers
             .iter()

@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::io;
 
 use object_store::Error;
+use object_store::client::{HttpError, HttpErrorKind};
 
 /// Most characters of a server's own words that a message repeats.
 const MOST_CHARACTERS: usize = 300;
@@ -68,6 +69,15 @@ pub(crate) fn ignores_ranges(error: &Error) -> bool {
         Error::Generic { source, .. } => source.to_string().contains("non-partial response"),
         _ => false,
     }
+}
+
+/// Whether an answer could not be understood as one.
+pub(crate) fn is_no_http(error: &Error) -> bool {
+    std::iter::successors(error.source(), |error| error.source()).any(|error| {
+        error.downcast_ref::<HttpError>().is_some_and(|error| {
+            matches!(error.kind(), HttpErrorKind::Unknown | HttpErrorKind::Decode)
+        })
+    })
 }
 
 /// The innermost words of an error on one line, without queries of URLs, which may hold secrets.

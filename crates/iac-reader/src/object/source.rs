@@ -13,7 +13,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
 use tokio::sync::Semaphore;
 
-use super::error::{Attempt, REPLACED, ignores_ranges, io_error, wrong_length};
+use super::error::{Attempt, REPLACED, ignores_ranges, io_error, is_no_http, wrong_length};
 use super::location::ObjectLocation;
 use super::options::ObjectOptions;
 use super::ranges::{Request, length_of, plan};
@@ -337,19 +337,34 @@ impl Remote {
     }
 }
 
-/// A request with a bound that is not ours to trust: what the crates below make of a hostile answer
-/// must not end this process.
+/// How often a request is sent whose answer is no HTTP.
+const ATTEMPTS: usize = 3;
+
+/// Sends a request. What the crates below make of a hostile answer must not end this process.
+///
+/// What a server sent too much in an earlier answer may be taken for the beginning of this one, so a
+/// request whose answer is no HTTP is sent again: it goes over another connection then.
 async fn get(
     store: &Arc<dyn ObjectStore>,
     path: &Path,
     options: GetOptions,
 ) -> object_store::Result<GetResult> {
-    AssertUnwindSafe(store.get_opts(path, options)).catch_unwind().await.unwrap_or_else(|_| {
-        Err(object_store::Error::Generic {
-            store: "object store",
-            source: "the answer of the server is nonsense".into(),
-        })
-    })
+    let mut attempt = 1_usize;
+    loop {
+        let asked = AssertUnwindSafe(store.get_opts(path, options.clone())).catch_unwind().await;
+        match asked {
+            Ok(Err(error)) if attempt < ATTEMPTS && is_no_http(&error) => {
+                attempt = attempt.saturating_add(1);
+            }
+            Ok(result) => return result,
+            Err(_) => {
+                return Err(object_store::Error::Generic {
+                    store: "object store",
+                    source: "the answer of the server is nonsense".into(),
+                });
+            }
+        }
+    }
 }
 
 fn ranged(range: Range<u64>) -> GetOptions {

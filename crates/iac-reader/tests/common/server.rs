@@ -180,15 +180,21 @@ fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
         let answer = answer.unwrap_or(Answer::Sound);
         let goes_on = respond(&mut stream, &request, range, answer, shared);
         shared.under_way.fetch_sub(1, Ordering::SeqCst);
-        if !goes_on? || request.method == "HEAD" {
+        if !goes_on? {
             break;
         }
     }
     Ok(())
 }
 
-fn status(stream: &mut TcpStream, code: u16, text: &str) -> std::io::Result<bool> {
-    write!(stream, "HTTP/1.1 {code} X\r\ncontent-length: {}\r\n\r\n{text}", text.len())?;
+fn status(
+    stream: &mut TcpStream,
+    request: &Request,
+    code: u16,
+    text: &str,
+) -> std::io::Result<bool> {
+    let body = if request.method == "HEAD" { "" } else { text };
+    write!(stream, "HTTP/1.1 {code} X\r\ncontent-length: {}\r\n\r\n{body}", text.len())?;
     Ok(true)
 }
 
@@ -200,7 +206,7 @@ fn respond(
     shared: &Shared,
 ) -> std::io::Result<bool> {
     match &answer {
-        Answer::Status(code, text) => return status(stream, *code, text),
+        Answer::Status(code, text) => return status(stream, request, *code, text),
         Answer::Garbage => {
             stream.write_all(b"\x00\xffthis is no answer\r\n\r\n")?;
             return Ok(false);
@@ -210,23 +216,23 @@ fn respond(
     }
     let object = shared.objects.lock().unwrap().get(&request.path).cloned();
     let Some(object) = object else {
-        return status(stream, 404, "nothing here");
+        return status(stream, request, 404, "nothing here");
     };
     if answer != Answer::Unconditional {
         let wanted = request.headers.get("if-match");
         if wanted.is_some() && wanted != object.tag.as_ref() {
-            return status(stream, 412, "another one");
+            return status(stream, request, 412, "another one");
         }
         let since = request.headers.get("if-unmodified-since");
         if since.is_some() && since.map(String::as_str) != object.modified {
-            return status(stream, 412, "another one");
+            return status(stream, request, 412, "another one");
         }
     }
     let size = object.bytes.len() as u64;
     let range = range.filter(|_| answer != Answer::WithoutRange);
     let (mut start, mut end) = range.unwrap_or((0, size));
     if range.is_some() && start >= size {
-        return status(stream, 416, "behind the end");
+        return status(stream, request, 416, "behind the end");
     }
     end = end.min(size);
     match answer {
