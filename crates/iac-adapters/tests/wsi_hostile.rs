@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use iac_adapters::wsi::{
-    DeepZoomOptions, Mpp, OverviewOptions, OverviewUse, Region, Resolution, WsiOpenOptions,
-    WsiPackReader, WsiReadOptions, build_overview, overview_path,
+    DeepZoomOptions, Mpp, NativeRegion, OverviewOptions, OverviewUse, Region, Resolution,
+    WsiOpenOptions, WsiPackReader, WsiReadOptions, build_overview, overview_path,
 };
 use iac_codec::{CodecSpec, Limits, Registry};
 use iac_format::{Header, header_block};
@@ -92,6 +92,20 @@ fn regions_that_cover_more_than_anybody_waits_for_are_refused() {
         let mpp = slide.info().mpp;
         let region = Region { x_um: 0.0, y_um: 0.0, width: 300, height: 200, mpp };
         assert_eq!(slide.read_region(&region, &options).unwrap().pixels.len(), 180_000);
+    }
+}
+
+#[test]
+fn claims_of_which_nothing_is_stored_cost_no_work() {
+    // 2^40 pixels: averaging them would take an hour.
+    let slide = claiming(1 << 20, 1 << 20, 1024);
+    let one = NativeRegion { x: 0, y: 0, width: 1, height: 1 };
+    let background = slide.read_native(&one, &WsiReadOptions::new()).unwrap().pixels;
+    for edge in [64, 63] {
+        let thumbnail = slide.read_thumbnail(edge, &WsiReadOptions::new()).unwrap();
+        let pixels = thumbnail.pixels.as_chunks::<3>().0;
+        assert_eq!(pixels.len(), usize::try_from(edge * edge).unwrap());
+        assert!(pixels.iter().all(|pixel| pixel[..] == background[..]));
     }
 }
 

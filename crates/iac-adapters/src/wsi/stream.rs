@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::parallel::in_parallel;
-use super::plan::Axis;
+use super::plan::{Axis, Span};
 use super::raster::{Grid, TileSource};
 use super::resample::{
     Sum, add_columns, add_outside_rows, add_row, average, average_columns, is_whole,
@@ -79,11 +79,8 @@ pub(crate) fn render(
             } else {
                 rows.end.saturating_mul(grid.tile_height)
             };
-            current = (!rows.is_empty()).then_some(Band {
-                tile_rows: rows.clone(),
-                rows: rows.start.saturating_mul(grid.tile_height)..end,
-                tiles: decoded,
-            });
+            let pixels = rows.start.saturating_mul(grid.tile_height)..end;
+            current = (!rows.is_empty()).then(|| Band::new(&grid, rows, pixels, decoded));
         }
     }
     Ok(())
@@ -169,8 +166,35 @@ struct Band {
     tile_rows: Range<u64>,
     /// Pixels.
     rows: Range<u64>,
+    tile_height: u64,
     /// Row after row.
     tiles: Vec<Option<Bytes>>,
+    /// Of each row of tiles, whether none of it is stored.
+    blank: Vec<bool>,
+}
+
+impl Band {
+    fn new(
+        grid: &Grid,
+        tile_rows: Range<u64>,
+        rows: Range<u64>,
+        tiles: Vec<Option<Bytes>>,
+    ) -> Self {
+        let across = tiles.len().checked_div(to_usize(length(&tile_rows))).unwrap_or(0).max(1);
+        let blank = tiles.chunks(across).map(|row| row.iter().all(Option::is_none)).collect();
+        Self { tile_rows, rows, tile_height: grid.tile_height.max(1), tiles, blank }
+    }
+
+    /// Whether nothing of these rows of pixels is stored.
+    fn is_blank(&self, rows: &Range<u64>) -> bool {
+        let tiles = tiles(rows, self.tile_height);
+        let place = |row: u64| to_usize(row.saturating_sub(self.tile_rows.start));
+        // The rows behind the last tile are background.
+        let end = place(tiles.end).min(self.blank.len());
+        self.blank
+            .get(place(tiles.start).min(end)..end)
+            .is_some_and(|rows| rows.iter().all(|it| *it))
+    }
 }
 
 /// Columns of the region that are made together.
@@ -197,6 +221,8 @@ struct Chunk {
 
 /// What was added up for a row of the region.
 enum Sums {
+    /// Nothing but background so far: slides that only their headers claim cost no time.
+    Blank,
     /// For each of its pixels.
     Weighted(Vec<Sum>),
     /// For each byte of the raster's row.
@@ -327,24 +353,33 @@ impl Averaging<'_> {
                 }
                 continue;
             }
-            let sums = match chunk.pending.pop_front() {
-                Some((pending, sums)) if pending == number => Some(sums),
-                _ => None,
+            let mut sums = match chunk.pending.pop_front() {
+                Some((pending, sums)) if pending == number => sums,
+                _ => Sums::Blank,
             };
-            let fresh = sums.is_none();
-            let mut sums = sums.unwrap_or_else(|| self.fresh(chunk, spans.len(), whole));
+            if matches!(sums, Sums::Blank) {
+                if self.band.is_blank(&here) {
+                    match place {
+                        Some(place) => place
+                            .as_chunks_mut::<3>()
+                            .0
+                            .iter_mut()
+                            .for_each(|pixel| *pixel = self.grid.background),
+                        None => kept.push_back((number, sums)),
+                    }
+                    continue;
+                }
+                sums = self.begun(chunk, spans, span, span.first..here.start, whole);
+            }
             let length = bytes_of(&chunk.pixels);
             match &mut sums {
+                Sums::Blank => {}
                 Sums::Columns(columns) => {
                     for row in here {
                         add_columns(self.line(chunk, row, &mut line, length), columns);
                     }
                 }
                 Sums::Weighted(sums) => {
-                    if fresh && span.before > 0 {
-                        add_row(None, 0, spans, span.first_weight, &background, sums);
-                        add_outside_rows(spans, span.before.saturating_sub(1), &background, sums);
-                    }
                     for row in here {
                         let pixels = self.line(chunk, row, &mut line, length);
                         let weight = span.weight(row);
@@ -358,6 +393,7 @@ impl Averaging<'_> {
                 continue;
             };
             match sums {
+                Sums::Blank => {}
                 Sums::Columns(columns) => average_columns(
                     &columns,
                     chunk.pixels.start,
@@ -387,12 +423,36 @@ impl Averaging<'_> {
         chunk.line = line;
     }
 
-    fn fresh(&self, chunk: &Chunk, columns: usize, whole: bool) -> Sums {
+    /// What a row of the region has added up before the first tile that is stored: background, added
+    /// as if it were read, so that the order of additions is that of any other slide.
+    fn begun(
+        &self,
+        chunk: &Chunk,
+        spans: &[Span],
+        span: &Span,
+        passed: Range<u64>,
+        whole: bool,
+    ) -> Sums {
+        let pixels = to_usize(length(&chunk.pixels));
+        let blank: Vec<u8> = std::iter::repeat_n(self.grid.background, pixels).flatten().collect();
         if whole {
-            Sums::Columns(vec![0; bytes_of(&chunk.pixels)])
-        } else {
-            Sums::Weighted(vec![[0.0; 3]; columns])
+            let mut columns = vec![0; bytes_of(&chunk.pixels)];
+            for _ in passed {
+                add_columns(&blank, &mut columns);
+            }
+            return Sums::Columns(columns);
         }
+        let background = self.grid.background.map(f64::from);
+        let mut sums = vec![[0.0; 3]; spans.len()];
+        if span.before > 0 {
+            add_row(None, 0, spans, span.first_weight, &background, &mut sums);
+            add_outside_rows(spans, span.before.saturating_sub(1), &background, &mut sums);
+        }
+        for row in passed {
+            let weight = span.weight(row);
+            add_row(Some(&blank), chunk.pixels.start, spans, weight, &background, &mut sums);
+        }
+        Sums::Weighted(sums)
     }
 
     /// The bytes of a row of the raster that a chunk covers: a part of a tile, or brought together.
