@@ -73,11 +73,14 @@ pub(crate) fn ignores_ranges(error: &Error) -> bool {
 
 /// Whether an answer could not be understood as one.
 pub(crate) fn is_no_http(error: &Error) -> bool {
-    std::iter::successors(error.source(), |error| error.source()).any(|error| {
-        error.downcast_ref::<HttpError>().is_some_and(|error| {
-            matches!(error.kind(), HttpErrorKind::Unknown | HttpErrorKind::Decode)
-        })
-    })
+    let mut source = error.source();
+    while let Some(inner) = source {
+        if let Some(error) = inner.downcast_ref::<HttpError>() {
+            return matches!(error.kind(), HttpErrorKind::Unknown | HttpErrorKind::Decode);
+        }
+        source = inner.source();
+    }
+    false
 }
 
 /// The innermost words of an error on one line, without queries of URLs, which may hold secrets.
