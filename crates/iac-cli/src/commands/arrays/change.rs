@@ -194,7 +194,7 @@ pub(super) fn export(arguments: &ExportArgs, common: &Common) -> Result<ExitCode
     drop(writing);
     let found =
         path.metadata().map_err(|error| Failure::io(path, "cannot look at the result", &error))?;
-    let bytes = found.is_file().then(|| found.len());
+    let bytes = found.is_file().then_some(found.len());
     let mut out = Out::new();
     if common.json {
         out.json(&json!({"path": path.to_string_lossy(), "bytes": bytes}))?;

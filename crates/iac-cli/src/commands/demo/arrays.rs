@@ -1,6 +1,6 @@
 //! A made-up CT volume and a mask of its bones, which a second version corrects.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use iatrocache::arrays::blocking::ArrayStore;
@@ -135,7 +135,7 @@ fn places() -> impl Iterator<Item = [u16; 3]> {
 }
 
 /// A slice in grey, what is labelled in red.
-fn draw(picture: &PathBuf, grey: &ArrayData, labels: &ArrayData) -> Result<()> {
+fn draw(picture: &Path, grey: &ArrayData, labels: &ArrayData) -> Result<()> {
     let samples = grey.as_bytes().unwrap_or_default().as_chunks::<2>().0;
     let labels = labels.as_bytes().unwrap_or_default();
     let mut pixels: Vec<u8> = Vec::new();
@@ -149,7 +149,7 @@ fn draw(picture: &PathBuf, grey: &ArrayData, labels: &ArrayData) -> Result<()> {
     let shape = ImageShape::new(SIDE.into(), SIDE.into(), 3).map_err(odd)?;
     let view = ImageView::new(shape, pixels.as_slice()).map_err(odd)?;
     let png = write_png(&view).map_err(|source| {
-        let path = picture.clone();
+        let path = picture.to_owned();
         Failure::from(OpsError::Picture { path, row: None, source: Box::new(source) })
     })?;
     let mut file = NewFile::create(picture, false)?;
