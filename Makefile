@@ -101,7 +101,11 @@ bench: setup ## our own numbers (criterion)
 bench-compare: setup reference ## the reference packages and this workspace on the same bytes
 	cargo run --release -p iac-benches --bin compare -- $(ARGS)
 
+.PHONY: bench-arrays
+bench-arrays: setup ## stores of arrays beside array-format and zarrs, on the same numbers
+	cargo run --release --manifest-path benches/arrays/Cargo.toml -- $(ARGS)
+
 .PHONY: clean
 clean: ## remove what was built, the virtual environment included
 	cargo clean
-	rm -rf .venv .venv-python fuzz/target fuzz/corpus fuzz/seeds fuzz/artifacts
+	rm -rf .venv .venv-python fuzz/target fuzz/corpus fuzz/seeds fuzz/artifacts benches/arrays/target
