@@ -428,10 +428,11 @@ impl Store {
         let mut held = Held::writable(out)?;
         self.reading(py, |kind| {
             let out = held.bytes_mut();
-            Ok(match kind {
+            match kind {
                 Kind::Current(store) => store.read_into(name, &start, &count, out)?,
                 Kind::Pinned(snapshot) => snapshot.read_into(name, &start, &count, out)?,
-            })
+            }
+            Ok(())
         })
     }
 }

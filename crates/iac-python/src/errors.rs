@@ -31,7 +31,11 @@ enum Class {
 
 /// An error on its way to Python.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct Fault(Box<Told>);
+
+/// What an exception is made of.
+#[derive(Debug)]
+struct Told {
     class: Class,
     message: String,
     kind: &'static str,
@@ -43,7 +47,8 @@ pub(crate) struct Fault {
 impl Fault {
     fn new(class: Class, message: impl Display, kind: ErrorKind) -> Self {
         let message = message.to_string();
-        Self { class, message, kind: kind.as_str(), path: None, row: None, field: None }
+        let kind = kind.as_str();
+        Self(Box::new(Told { class, message, kind, path: None, row: None, field: None }))
     }
 
     /// An argument that cannot be used.
@@ -67,14 +72,14 @@ impl Fault {
     }
 
     fn about(mut self, path: Option<String>, row: Option<u64>, field: Option<String>) -> Self {
-        (self.path, self.row, self.field) = (path, row, field);
+        (self.0.path, self.0.row, self.0.field) = (path, row, field);
         self
     }
 }
 
 impl From<Fault> for PyErr {
     fn from(fault: Fault) -> Self {
-        let Fault { class, message, kind, path, row, field } = fault;
+        let Told { class, message, kind, path, row, field } = *fault.0;
         let (name, errno) = match class {
             Class::Raised(error) => return error,
             Class::Interrupted => return PyKeyboardInterrupt::new_err(message),

@@ -26,9 +26,8 @@ fn among(row: i64, count: u64, negative: Negative) -> Option<u64> {
     (row < count).then_some(row)
 }
 
-fn checked(row: i64, count: u64, negative: Negative) -> Result<u64, Fault> {
-    among(row, count, negative)
-        .ok_or_else(|| Fault::row(format!("row {row} is out of range of {count} rows")))
+fn out_of_range(row: i64, count: u64) -> Fault {
+    Fault::row(format!("row {row} is out of range of {count} rows"))
 }
 
 /// One row number; anything that Python takes for an integer.
@@ -37,13 +36,9 @@ pub(crate) fn row(
     count: impl FnOnce() -> PyResult<u64>,
     negative: Negative,
 ) -> PyResult<u64> {
-    let row = integer(row)?;
-    checked(row, count()?, negative).raise()
-}
-
-/// An integer of 64 bits.
-fn integer(value: &Bound<'_, PyAny>) -> PyResult<i64> {
-    value.extract::<i64>()
+    let row = row.extract::<i64>()?;
+    let count = count()?;
+    among(row, count, negative).ok_or_else(|| out_of_range(row, count)).raise()
 }
 
 /// Row numbers: any iterable, and arrays of integers without going through it number by number.
@@ -53,21 +48,28 @@ pub(crate) fn rows(
     negative: Negative,
 ) -> PyResult<Vec<u64>> {
     let count = count()?;
-    let check = |row: i64| checked(row, count, negative);
-    if let Ok(list) = rows.cast::<PyList>() {
-        return list.iter().map(|row| check(integer(&row)?).raise()).collect();
-    }
-    if let Ok(tuple) = rows.cast::<PyTuple>() {
-        return tuple.iter().map(|row| check(integer(&row)?).raise()).collect();
-    }
-    if !rows.is_instance_of::<PyBytes>() && !rows.is_instance_of::<PyRange>() {
-        if let Some(rows) = from_buffer(rows)? {
-            return rows.into_iter().map(check).collect::<Result<_, _>>().raise();
-        }
-    }
     let mut found = Vec::new();
-    for row in rows.try_iter()? {
-        found.push(check(integer(&row?)?).raise()?);
+    let mut take = |row: i64| match among(row, count, negative) {
+        Some(row) => {
+            found.push(row);
+            Ok(())
+        }
+        None => Err(out_of_range(row, count)),
+    };
+    if let Ok(list) = rows.cast::<PyList>() {
+        for row in list.iter() {
+            take(row.extract()?).raise()?;
+        }
+    } else if let Ok(tuple) = rows.cast::<PyTuple>() {
+        for row in tuple.iter() {
+            take(row.extract()?).raise()?;
+        }
+    } else if let Some(numbers) = from_buffer(rows)? {
+        numbers.into_iter().try_for_each(take).raise()?;
+    } else {
+        for row in rows.try_iter()? {
+            take(row?.extract()?).raise()?;
+        }
     }
     Ok(found)
 }
@@ -75,6 +77,9 @@ pub(crate) fn rows(
 /// The numbers of an array; nothing where the object is none, or not of integers of these widths.
 fn from_buffer(rows: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i64>>> {
     let py = rows.py();
+    if rows.is_instance_of::<PyBytes>() || rows.is_instance_of::<PyRange>() {
+        return Ok(None);
+    }
     if let Ok(buffer) = PyBuffer::<i64>::get(rows) {
         return flat(&buffer).then(|| buffer.to_vec(py)).transpose();
     }

@@ -122,6 +122,7 @@ impl Slide {
     }
 
     /// Regions of one size in pixels into the caller's buffer, N x height x width x 3.
+    #[expect(clippy::too_many_arguments, reason = "those of the specification")]
     fn read_regions_into(
         &self,
         py: Python<'_>,

@@ -38,7 +38,7 @@ class ContiguousRecordBatch:
     def _from_offsets_buffer(cls, data, offsets):
         offsets = memoryview(offsets)
         if offsets.nbytes % 8:
-            raise ValueError("offsets must be numbers of 64 bits")
+            raise ValueError("the bytes of offsets must be divisible by 8")
         return cls(data, offsets.cast("B").cast("Q"))
 
     @property
