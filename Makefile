@@ -19,7 +19,7 @@ CARGO_TEST := cargo test --profile $(PROFILE)
 # Every codec and backend. Not --all-features: iac-format has a feature that is a test by itself.
 FULL := --features iac-codec/full,iatrocache/full,iac-cli/full,iac-adapters/text-search,iac-adapters/parquet,iac-adapters/volumes,iac-adapters/wsi-icc,iac-adapters/wsi-openslide,iac-cli/text-search,iac-cli/wsi-icc,iac-cli/wsi-openslide,iac-array/zarr,iac-array/jxl,iac-array/htj2k,iac-array/jpegls
 # Crates that switch features of the others on, so that these would not be tested as they are alone.
-APART := --exclude iac-interop --exclude iac-benches
+APART := --exclude iac-interop --exclude iac-benches --exclude iac-python
 
 .PHONY: help
 help: ## list these targets
