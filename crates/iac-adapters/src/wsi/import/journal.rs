@@ -188,10 +188,10 @@ fn scan(file: &mut File) -> std::io::Result<(HashMap<(u32, u32), (u64, [u32; 3],
 mod tests {
     use super::*;
 
-    fn tile(x: u32, original: Option<&[u8]>) -> MadeTile {
+    fn tile(x: u8, original: Option<&[u8]>) -> MadeTile {
         MadeTile {
-            place: (x, 7),
-            payload: vec![1, 2, x as u8],
+            place: (x.into(), 7),
+            payload: vec![1, 2, x],
             original: original.map(<[u8]>::to_vec),
             small: (x == 2).then(|| vec![9; 5]),
         }

@@ -291,13 +291,12 @@ impl Export<'_> {
         let info = self.slide.info();
         let mut versions = vec![Version { width: info.width, height: info.height, scale: 1 }];
         let step = u64::from(self.options.step);
+        if step < 2 {
+            return versions;
+        }
         let mut scale = step;
-        while step > 1 {
+        while versions.last().is_some_and(|last| last.width.max(last.height) > LEAST) {
             let side = |side: u64| side.div_ceil(scale);
-            let Some(last) = versions.last() else { break };
-            if last.width.max(last.height) <= LEAST {
-                break;
-            }
             versions.push(Version { width: side(info.width), height: side(info.height), scale });
             scale = scale.saturating_mul(step);
         }

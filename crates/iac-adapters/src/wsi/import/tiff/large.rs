@@ -1,4 +1,9 @@
 //! Hamamatsu's files of more than 4 GiB, made up in memory.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    reason = "numbers of a file that the test makes itself"
+)]
 
 use std::path::Path;
 
