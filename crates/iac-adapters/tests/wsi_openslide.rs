@@ -6,7 +6,8 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::arithmetic_side_effects,
-    clippy::cast_possible_truncation
+    clippy::cast_possible_truncation,
+    clippy::print_stderr
 )]
 
 use std::path::{Path, PathBuf};

@@ -6,7 +6,8 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::arithmetic_side_effects,
-    clippy::cast_possible_truncation
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
 )]
 
 use std::num::NonZeroUsize;
@@ -97,9 +98,9 @@ fn exported_files_become_the_same_slide_again() {
             assert_eq!(back.icc_profile().unwrap(), slide.icc_profile().unwrap());
             let found: Vec<_> = back.associated_images();
             assert_eq!(found.len(), images.len(), "{name} {flavor:?}");
-            for (image, wanted) in found.iter().zip(&images) {
+            for image in &found {
                 let image = back.read_associated(&image.name).unwrap().pixels;
-                assert!(images.contains(&image) && wanted.len() > 0, "{name}");
+                assert!(images.contains(&image), "{name}");
             }
             if flavor == TiffFlavor::Ome {
                 let names = |slide: &WsiPackReader| -> Vec<_> {
