@@ -262,6 +262,21 @@ fn lossy_floats_keep_an_alpha_of_both_signs() {
 }
 
 #[test]
+fn half_floats_with_alpha_are_encoded_at_large_distances() {
+    for channels in [2, 4] {
+        let image = image(shape(32, 32, channels), SampleType::F16, Kind::Ramp, 3);
+        for distance in [15.0, 25.0] {
+            for effort in [1, 3, 7] {
+                let codec = JxlOptions::lossy(distance).with_effort(effort).codec().unwrap();
+                let payload = codec.encode_image(&image.as_view()).unwrap();
+                let decoded = codec.decode_image(&payload, &DecodeOptions::default()).unwrap();
+                assert_eq!(decoded.shape(), image.shape());
+            }
+        }
+    }
+}
+
+#[test]
 fn containers_are_there_when_asked_for_and_when_the_library_needs_one() {
     let boxed = |options: JxlOptions, sample_type| {
         let image = image(shape(9, 9, 1), sample_type, Kind::Ramp, 1);

@@ -36,6 +36,8 @@ mod extra {
     pub(super) const DECODING_SPEED: JxlEncoderFrameSettingId = JxlEncoderFrameSettingId(1);
     /// Colours under an alpha of 0 are kept.
     pub(super) const KEEP_INVISIBLE: JxlEncoderFrameSettingId = JxlEncoderFrameSettingId(12);
+    /// How much smaller the image is coded: 1, 2, 4, 8.
+    pub(super) const RESAMPLING: JxlEncoderFrameSettingId = JxlEncoderFrameSettingId(2);
     /// Repeated parts of the picture.
     pub(super) const PATCHES: JxlEncoderFrameSettingId = JxlEncoderFrameSettingId(8);
     /// Share of the values above which a channel gets no palette of its own, before transforms.

@@ -286,6 +286,11 @@ fn configure(
     unsafe {
         encoder.check(JxlEncoderSetFrameDistance(settings.as_ptr(), distance), "the distance")?;
         if alpha {
+            if info.exponent_bits_per_sample == 5 {
+                // From a distance of 10 on the library halves the image with its alpha, which gives
+                // values that half floats do not hold.
+                encoder.set(settings, extra::RESAMPLING, 1)?;
+            }
             encoder.check(
                 extra::JxlEncoderSetExtraChannelDistance(settings.as_ptr(), 0, distance),
                 "the distance",
