@@ -7,6 +7,7 @@
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
+    clippy::print_stderr,
     dead_code
 )]
 

@@ -48,6 +48,17 @@ fn a_slide_is_packed_and_its_tiles_come_back() {
     let told = iac!["wsi", "deepzoom", &kept, "-o", &zoom, "--png", "--json"].succeeded().json();
     assert_eq!((&told["levels"], &told["tiles"]), (&11.into(), &17.into()));
     assert!(zoom.exists());
+    let tiff = folder.path().join("kept.ome.tif");
+    let told = iac!["wsi", "tiff", &kept, "-o", &tiff, "--json"].succeeded().json();
+    assert_eq!((&told["compression"], &told["as_stored"]), (&"jpeg".into(), &true.into()));
+    assert_eq!(told["file_bytes"], std::fs::metadata(&tiff).unwrap().len());
+    let again = folder.path().join("again.pat.iac");
+    iac!["pack", "wsi", &tiff, "-o", &again, "--passthrough", "--resume"].succeeded();
+    assert_eq!(tile(&again, "c.jpg"), tile(&kept, "d.jpg"));
+    let tiles = folder.path().join("tiles");
+    let told = iac!["wsi", "tiles", &kept, "-d", &tiles, "--size", "300", "--json"];
+    assert_eq!(told.succeeded().json()["tiles"], 6);
+    assert!(tiles.join("2_1.png").exists() && tiles.join("tiles.csv").exists());
 }
 
 #[test]
