@@ -42,7 +42,7 @@ smoke_runs() {
         manifest) echo 600000 ;;
         features_file) echo 250000 ;;
         wsi) echo 20000 ;;
-        wsi_import) echo 20000 ;;
+        wsi_import) echo 15000 ;;
         arrays) echo 8000 ;;
         array_files) echo 60000 ;;
         *) echo 50000 ;;
