@@ -96,7 +96,8 @@ fn make_seeds() -> Vec<(String, Vec<u8>)> {
         let number = KINDS.iter().position(|known| *known == kind).unwrap();
         made.push((name.to_owned(), [&[number as u8][..], &file].concat()));
     };
-    let numbers = ndarray::Array3::from_shape_fn((2, 3, 4), |(z, y, x)| (z * 12 + y * 4 + x) as i16);
+    let numbers =
+        ndarray::Array3::from_shape_fn((2, 3, 4), |(z, y, x)| (z * 12 + y * 4 + x) as i16);
     let all = [
         ArrayData::from(&numbers),
         ArrayData::from_texts(&[2], ["a", "ü"]).unwrap(),
@@ -110,9 +111,12 @@ fn make_seeds() -> Vec<(String, Vec<u8>)> {
     store.define("v", ArraySpec::new(DType::Int16, &[2, 3, 4])).unwrap();
     store.write("v", &[0, 0, 0], &numbers).unwrap();
     store.flush().unwrap();
-    for (name, kind, nifti2) in
-        [("npz", "npz", false), ("nii.1", "nii", false), ("nii.2", "nii", true), ("gz", "nii.gz", false)]
-    {
+    for (name, kind, nifti2) in [
+        ("npz", "npz", false),
+        ("nii.1", "nii", false),
+        ("nii.2", "nii", true),
+        ("gz", "nii.gz", false),
+    ] {
         let path = FOLDER.join(format!("seed.{kind}"));
         let options = ExportOptions::default().overwrite(true).nifti2(nifti2);
         convert::export(&store.snapshot(), Some("v"), &path, &options).unwrap();

@@ -9,8 +9,8 @@ use array_format::{ArrayFile, ArrayWriter, AttributeValue, Lz4Codec, ReadConfig,
 use iac_array::blocking::ArrayStore;
 use iac_array::{ArrayCache, ArraySpec, DType, Location, Packing, StoreOptions};
 use ndarray::Array1;
-use object_store::memory::InMemory;
 use object_store::ObjectStore;
+use object_store::memory::InMemory;
 use object_store_013::ObjectStore as ObjectStore13;
 use object_store_013::local::LocalFileSystem;
 use tokio::runtime::Runtime;
@@ -65,7 +65,8 @@ pub fn memory_of(side: &str, path: &str) -> Result<()> {
 }
 
 fn child(side: &str, path: &Path) -> Result<f64> {
-    let output = Command::new(std::env::current_exe()?).arg("--memory-of").arg(side).arg(path).output()?;
+    let output =
+        Command::new(std::env::current_exe()?).arg("--memory-of").arg(side).arg(path).output()?;
     let text = String::from_utf8(output.stdout)?;
     Ok(text.split(' ').next().unwrap_or_default().trim().parse()?)
 }
@@ -86,7 +87,11 @@ pub fn arrays(arguments: &Arguments, folder: &Path, table: &mut Table) -> Result
         for key in 0..20 {
             let value = format!("value {}", (at + key) % 97);
             spec = spec.attr(&format!("key{key}"), value.as_str());
-            writer.set_attribute(&name, &format!("key{key}"), AttributeValue::String(value.into()))?;
+            writer.set_attribute(
+                &name,
+                &format!("key{key}"),
+                AttributeValue::String(value.into()),
+            )?;
         }
         store.define(&name, spec)?;
         store.write(&name, &[0], &numbers)?;
@@ -106,7 +111,8 @@ pub fn arrays(arguments: &Arguments, folder: &Path, table: &mut Table) -> Result
             if found == count { Ok(store) } else { Err("not every array has the attribute".into()) }
         })?;
         let file = open_theirs.time(|| {
-            let open = ArrayFile::open(local(&theirs_path)?, "many.af".into(), ReadConfig::default());
+            let open =
+                ArrayFile::open(local(&theirs_path)?, "many.af".into(), ReadConfig::default());
             let file = runtime.block_on(open)?;
             let found = file.attribute_column("key7").map_or(0, <[_]>::len);
             if found == count { Ok(file) } else { Err("not every array has the attribute".into()) }
@@ -139,7 +145,12 @@ pub fn arrays(arguments: &Arguments, folder: &Path, table: &mut Table) -> Result
     );
     let (ours, theirs) = (child("ours", &ours_path)?, child("theirs", &theirs_path)?);
     table.fact("A5 memory after that", "MiB", ours, Some(theirs), theirs * 0.7);
-    table.times(&format!("A6 read each of {count} arrays"), &read_ours, Some((&read_theirs, 0.7)), None);
+    table.times(
+        &format!("A6 read each of {count} arrays"),
+        &read_ours,
+        Some((&read_theirs, 0.7)),
+        None,
+    );
     std::fs::remove_dir_all(ours_path)?;
     std::fs::remove_dir_all(theirs_path)?;
     Ok(())

@@ -57,7 +57,13 @@ pub fn far(arguments: &Arguments, table: &mut Table) -> Result<()> {
     }
     table.fact("A9 requests of opening", "", opened as f64, Some(3.0), 3.0);
     table.fact("A9 opening at 20 ms", "ms", open.median() * 1e3, Some(60.0), 70.0);
-    table.fact("A10 requests for 64 chunks of 512 KiB", "", asked as f64, Some(64.0), f64::INFINITY);
+    table.fact(
+        "A10 requests for 64 chunks of 512 KiB",
+        "",
+        asked as f64,
+        Some(64.0),
+        f64::INFINITY,
+    );
     table.fact("A10 round trips", "", read.median() / DELAY.as_secs_f64(), Some(64.0), 5.0);
     Ok(())
 }
@@ -100,7 +106,8 @@ pub fn layers(arguments: &Arguments, folder: &Path, table: &mut Table) -> Result
     let mut store = ArrayStore::create(Location::folder(&path)?, options())?;
     store.define("a", ArraySpec::new(DType::UInt32, &[64, 16_384]))?;
     for row in 0..64 {
-        let numbers: Array2<u32> = noise(16_384, row as u32 + 1).into_shape_with_order((1, 16_384))?;
+        let numbers: Array2<u32> =
+            noise(16_384, row as u32 + 1).into_shape_with_order((1, 16_384))?;
         store.write("a", &[row, 0], numbers)?;
     }
     let bytes = store.flush()?.layer_bytes as f64;

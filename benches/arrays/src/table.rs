@@ -77,7 +77,14 @@ impl Table {
     }
 
     /// A number that has a most of its own.
-    pub fn fact(&mut self, what: &str, unit: &'static str, ours: f64, theirs: Option<f64>, most: f64) {
+    pub fn fact(
+        &mut self,
+        what: &str,
+        unit: &'static str,
+        ours: f64,
+        theirs: Option<f64>,
+        most: f64,
+    ) {
         let known = most.is_finite();
         self.push(Line {
             what: what.to_owned(),
@@ -126,7 +133,10 @@ impl fmt::Display for Line {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| check | unit | ours | array-format | A/ours | zarrs | Z/ours | target | reached |")?;
+        writeln!(
+            f,
+            "| check | unit | ours | array-format | A/ours | zarrs | Z/ours | target | reached |"
+        )?;
         writeln!(f, "|---|---|---|---|---|---|---|---|---|")?;
         self.0.iter().try_for_each(|line| writeln!(f, "{line}"))
     }

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use array_format::{ArrayFile, ArrayWriter, Lz4Codec, NoCompression, ReadConfig, WriterConfig, ZstdCodec};
+use array_format::{
+    ArrayFile, ArrayWriter, Lz4Codec, NoCompression, ReadConfig, WriterConfig, ZstdCodec,
+};
 use iac_array::blocking::ArrayStore;
 use iac_array::{ArrayCache, ArrayData, ArraySpec, DType, Location, Packing, StoreOptions};
 use ndarray::{Array3, ArrayView};
@@ -126,7 +128,12 @@ pub fn measure(arguments: &Arguments, folder: &Path, table: &mut Table) -> Resul
             }
         }
         let z = |most| zarr.then_some((&z, most));
-        table.times(&format!("A1 write {side}^3 int16, {name}"), &ours, Some((&a, 1.0 / 1.5)), z(1.0));
+        table.times(
+            &format!("A1 write {side}^3 int16, {name}"),
+            &ours,
+            Some((&a, 1.0 / 1.5)),
+            z(1.0),
+        );
 
         fn side_z_of(zarr: bool, samples: &Samples, most: f64) -> Option<(&Samples, f64)> {
             zarr.then_some((samples, most))
@@ -139,18 +146,22 @@ pub fn measure(arguments: &Arguments, folder: &Path, table: &mut Table) -> Resul
         let inner = vec![side / 3; 3];
         let ranges = start.map(|start| start..start + BOX);
         for _ in 0..arguments.rounds() {
-            let open = || ArrayStore::open(Location::folder(&paths[0])?, options(codec)?);
+            let open = || -> Result<ArrayStore> {
+                Ok(ArrayStore::open(Location::folder(&paths[0])?, options(codec)?)?)
+            };
             let store = open()?;
             let all = ours.time(|| Ok(store.read_all("ct")?))?;
             let file = runtime.block_on(open_theirs(&paths[1]))?;
-            let found = a.time(|| Ok(runtime.block_on(file.read_array::<i16>("ct", vec![], vec![]))?))?;
+            let found =
+                a.time(|| Ok(runtime.block_on(file.read_array::<i16>("ct", vec![], vec![]))?))?;
             if found.as_slice() != volume.as_slice() || all != ArrayData::from(&volume) {
                 return Err("the sides read different volumes".into());
             }
             drop((all, found, file, store));
             if zarr {
                 let array = open_zarr(&paths[2])?;
-                let found: Vec<i16> = z.time(|| Ok(array.retrieve_array_subset(&array.subset_all())?))?;
+                let found: Vec<i16> =
+                    z.time(|| Ok(array.retrieve_array_subset(&array.subset_all())?))?;
                 if ArrayView::from(&found).len() != volume.len() {
                     return Err("zarrs reads another volume".into());
                 }
@@ -173,9 +184,24 @@ pub fn measure(arguments: &Arguments, folder: &Path, table: &mut Table) -> Resul
                 warm_a.time(read)?;
             }
         }
-        table.times(&format!("A2 read all, {name}"), &ours, Some((&a, 0.5)), side_z_of(zarr, &z, 1.0));
-        table.times(&format!("A3 box of 32^3, cold, {name}"), &box_ours, Some((&box_a, 0.25)), side_z_of(zarr, &box_z, 1.1));
-        table.times(&format!("A4 box of 32^3, warm, {name}"), &warm_ours, Some((&warm_a, 1.0)), None);
+        table.times(
+            &format!("A2 read all, {name}"),
+            &ours,
+            Some((&a, 0.5)),
+            side_z_of(zarr, &z, 1.0),
+        );
+        table.times(
+            &format!("A3 box of 32^3, cold, {name}"),
+            &box_ours,
+            Some((&box_a, 0.25)),
+            side_z_of(zarr, &box_z, 1.1),
+        );
+        table.times(
+            &format!("A4 box of 32^3, warm, {name}"),
+            &warm_ours,
+            Some((&warm_a, 1.0)),
+            None,
+        );
     }
     for name in ["ours", "theirs", "zarr"] {
         std::fs::remove_dir_all(folder.join(name))?;

@@ -185,7 +185,8 @@ impl ArrayStore {
     }
 
     fn fresh_id(&self) -> Result<u64> {
-        loop {
+        // Even a second try is unlikely; a source that always gives the same must not hang anybody.
+        for _ in 0..64 {
             let mut bytes = [0; 8];
             random(&mut bytes)?;
             let id = u64::from_le_bytes(bytes);
@@ -194,6 +195,10 @@ impl ArrayStore {
                 return Ok(id);
             }
         }
+        Err(ArrayError::System {
+            what: "random numbers",
+            reason: "64 of them are taken or 0".to_owned(),
+        })
     }
 
     /// An array or group as it is with all changes.
