@@ -35,7 +35,7 @@ reference: setup ## make the private virtual environment with the reference pack
 
 .PHONY: demo
 demo: setup ## build the iac command and show a pack being written, verified and read
-	cargo run --profile $(PROFILE) -p iac-cli -- demo
+	cargo run --profile $(PROFILE) -p iac-cli --features jxl -- demo
 
 .PHONY: test
 test: setup reference ## all tests, all codecs
