@@ -18,6 +18,8 @@ use crate::error::{AdapterError, Result};
 
 /// What such files begin with; another form gets another number.
 const MAGIC: &[u8; 8] = b"IACTILE1";
+/// What journals of any form begin with; nothing else is written over.
+const KIND: &[u8] = b"IACTILE";
 /// Bytes of the beginning: that, and the name of what it was made for.
 const HEAD: u64 = 40;
 /// Bytes before each tile: place, three lengths, a checksum.
@@ -46,6 +48,7 @@ impl Journal {
     pub(super) fn open(pack: &Path, made_for: &str) -> Result<Self> {
         let path = Self::place(pack);
         let failed = || AdapterError::io(&path, "cannot use the journal");
+        check_is_ours(&path)?;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -70,6 +73,12 @@ impl Journal {
         Read::by_ref(&mut file).take(HEAD).read_to_end(&mut head).map_err(failed())?;
         let (known, end) = if head == [&MAGIC[..], &name].concat() {
             scan(&mut file).map_err(failed())?
+        } else if !head.starts_with(KIND) && !KIND.starts_with(&head) {
+            return Err(source_error(
+                &path,
+                ErrorKind::Usage,
+                "is no journal of an import, and is not replaced by one",
+            ));
         } else {
             file.set_len(0).map_err(failed())?;
             file.seek(SeekFrom::Start(0)).map_err(failed())?;
@@ -151,6 +160,16 @@ impl Journal {
         drop((reader, writer));
         // The pack is there; a journal that stays is begun anew or deleted by hand.
         let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Refuses what is no file: a link would lead elsewhere, and a pipe has no end.
+fn check_is_ours(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Ok(found) if !found.is_file() => {
+            Err(source_error(path, ErrorKind::Usage, "is no file, as a journal would be"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -342,6 +342,15 @@ impl WsiImporter {
         }
         self.check()?;
         let source = self.open(path)?;
+        // A slide may have further files than the one that is named.
+        if let Ok(place) = pack.canonicalize()
+            && source.files().iter().any(|file| file.canonicalize().is_ok_and(|it| it == place))
+        {
+            return Err(AdapterError::usage(format!(
+                "{}: the pack would replace a file of the slide",
+                pack.display()
+            )));
+        }
         self.import_source(path, source.as_ref(), pack, progress)
     }
 

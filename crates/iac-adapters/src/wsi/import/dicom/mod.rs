@@ -27,6 +27,8 @@ use crate::wsi::cache::Cache;
 const MAX_FILES: usize = 4096;
 /// Pixels that an associated image may have.
 const MAX_ASSOCIATED: u64 = 64 << 20;
+/// How many associated images there may be, and pixels of all of them: none of these need be stored.
+const MAX_ALL_ASSOCIATED: (usize, u64) = (256, 1 << 30);
 
 /// A slide in DICOM files.
 pub(crate) struct DicomSource {
@@ -112,6 +114,20 @@ impl DicomSource {
                 ),
             ));
         };
+        let before = self.associated_images.iter().map(|it| it.width.saturating_mul(it.height));
+        let all = before.fold(pixels, u64::saturating_add);
+        let count = self.associated_images.len().saturating_add(1);
+        if count > MAX_ALL_ASSOCIATED.0 || all > MAX_ALL_ASSOCIATED.1 {
+            return Err(source_error(
+                &self.path,
+                ErrorKind::Limit,
+                format!(
+                    "has {count} or more associated images of {all} pixels, but at most {} of {} are \
+                     read",
+                    MAX_ALL_ASSOCIATED.0, MAX_ALL_ASSOCIATED.1
+                ),
+            ));
+        }
         // Whatever shows the whole slide shows its label too.
         let shows = (name != "thumbnail").then_some("label");
         self.associated.push(AssociatedSource {
@@ -298,10 +314,11 @@ fn same_file(one: &Path, other: &Path) -> bool {
 
 fn begins_like_dicom(path: &Path) -> bool {
     use std::io::Read;
-    let Ok(file) = std::fs::File::open(path) else { return false };
-    if !file.metadata().is_ok_and(|it| it.is_file()) {
+    // Opening a pipe would wait for somebody who writes to it.
+    if !path.metadata().is_ok_and(|it| it.is_file()) {
         return false;
     }
+    let Ok(file) = std::fs::File::open(path) else { return false };
     let mut start = Vec::new();
     file.take(132).read_to_end(&mut start).is_ok() && start.get(128..132) == Some(b"DICM")
 }

@@ -1,6 +1,6 @@
 //! Which frame shows which tile of a raster.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use iac_format::ErrorKind;
@@ -181,15 +181,8 @@ impl Chooser<'_> {
 
     fn full(&self, parts: &[(usize, &Instance)]) -> Result<Places> {
         // Objects of other optical paths are files of their own, unless one object names several.
-        let mut paths: Vec<String> = Vec::new();
-        for (_, part) in parts {
-            for identifier in identifiers(part) {
-                if !paths.contains(&identifier) {
-                    paths.push(identifier);
-                }
-            }
-        }
-        let path = self.path_of(&paths)?;
+        let paths = parts.iter().flat_map(|(_, part)| identifiers(part));
+        let path = self.path_of(&once(paths))?;
         let planes = parts.iter().map(|(_, it)| match it.organization {
             Organization::Full { planes, .. } => planes,
             Organization::Sparse(_) => 1,
@@ -209,6 +202,23 @@ impl Chooser<'_> {
                 .and_then(|number| number.checked_add(plane_number))
                 .and_then(|number| number.checked_mul(tiles))
                 .ok_or_else(|| self.wrong(ErrorKind::Limit, "has too many frames".to_owned()))?;
+            let all = u64::try_from(own.len())
+                .ok()
+                .and_then(|paths| paths.checked_mul(planes)?.checked_mul(tiles))
+                .unwrap_or(u64::MAX);
+            // More would be of paths or planes that nothing names: which frame is which is not known.
+            if first.saturating_add(part.count()) > all {
+                return Err(source_error(
+                    &part.path,
+                    ErrorKind::Decode,
+                    format!(
+                        "has {} frames from number {first} on, but {tiles} tiles, {planes} focal \
+                         planes and {} optical paths make {all}",
+                        part.count(),
+                        own.len()
+                    ),
+                ));
+            }
             for frame in 0..part.count() {
                 let number = first.saturating_add(frame);
                 let Some(tile) = number.checked_sub(start).filter(|tile| *tile < tiles) else {
@@ -230,24 +240,9 @@ impl Chooser<'_> {
     }
 
     fn sparse(&self, parts: &[(usize, &Instance)]) -> Result<Places> {
-        let mut paths: Vec<String> = Vec::new();
         let mut depths: Vec<f64> = Vec::new();
-        let places = |part: &'_ Instance| -> Vec<FramePlace> {
-            match &part.organization {
-                Organization::Sparse(places) => places.clone(),
-                Organization::Full { .. } => Vec::new(),
-            }
-        };
-        for (_, part) in parts {
-            if let Organization::Sparse(places) = &part.organization {
-                for place in places {
-                    if !paths.contains(&place.path) {
-                        paths.push(place.path.clone());
-                    }
-                }
-            }
-        }
-        let path = self.path_of(&paths)?;
+        let paths = parts.iter().flat_map(|(_, part)| places(part)).map(|it| it.path.clone());
+        let path = self.path_of(&once(paths))?;
         for (_, part) in parts {
             depths.extend(places(part).iter().filter(|it| it.path == path).map(|it| it.z));
         }
@@ -258,10 +253,10 @@ impl Chooser<'_> {
         let mut frames = HashMap::new();
         for (at, part) in parts {
             for (frame, place) in (0_u64..).zip(places(part)) {
-                if place.path != path || place.z.total_cmp(&depth).is_ne() {
+                if place.path != path || place.z != depth {
                     continue;
                 }
-                let tile = self.tile_of(part, frame, &place)?;
+                let tile = self.tile_of(part, frame, place)?;
                 self.add(&mut frames, tile, (*at, frame))?;
             }
         }
@@ -294,6 +289,20 @@ impl Chooser<'_> {
                 ),
             )
         })
+    }
+}
+
+/// Each text once, in the order in which they come.
+fn once(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    texts.filter(|text| seen.insert(text.clone())).collect()
+}
+
+/// The places that an object states for its frames.
+fn places(part: &Instance) -> &[FramePlace] {
+    match &part.organization {
+        Organization::Sparse(places) => places,
+        Organization::Full { .. } => &[],
     }
 }
 

@@ -64,6 +64,14 @@ impl Leica {
         if scans.is_empty() {
             return Err(bad("names no scanned area"));
         }
+        // Each is a page of its own; more would be no slide's, and are compared with each other.
+        if scans.len() > file.pages() {
+            return Err(bad(&format!(
+                "names {} scanned areas, but the file has {} pages",
+                scans.len(),
+                file.pages()
+            )));
+        }
         let channels = scans.iter().flat_map(|scan| &scan.dimensions).any(|it| it.channel > 0);
         let lights = scans.iter().filter_map(|scan| element(scan.text, "illuminationSource"));
         let other = lights.into_iter().find(|light| !light.eq_ignore_ascii_case("brightfield"));

@@ -49,6 +49,8 @@ const MAX_ALL_ASSOCIATED: (usize, u64) = (256, 1 << 30);
 /// Bytes that descriptions, profiles and lists of pages behind the first may have together: several
 /// pages may name the same bytes of the file, so that its size does not bound them.
 const MAX_DESCRIBED: u64 = 256 << 20;
+/// Bytes that profiles and lists of the pages that make up a raster together may have.
+const MAX_AREAS: u64 = 1 << 30;
 /// Bytes of shared tables that a pack can hold.
 const MAX_PACK_TABLES: usize = 16_384;
 
@@ -229,9 +231,20 @@ impl TiffSource {
 /// Reads the pages of a raster, which must fit together.
 fn read_parts(file: &TiffFile, areas: &[Area], limits: Limits) -> Result<Vec<Part>> {
     let mut parts: Vec<Part> = Vec::new();
+    let mut lists = 0_u64;
     for area in areas {
         let number = area.page;
         let page = Page::read(file, number)?;
+        // Pages may name the same bytes of the file.
+        let bytes = page.layout.chunks().saturating_mul(16);
+        let bytes = bytes.saturating_add(page.icc.as_ref().map_or(0, Vec::len));
+        lists = lists.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+        if areas.len() > 1 && lists > MAX_AREAS {
+            return Err(file.limit(format!(
+                "the scanned areas up to page {number} have {lists} bytes of profiles and lists of \
+                 parts, but at most {MAX_AREAS} are read"
+            )));
+        }
         let (stated, found) = ((area.width, area.height), (page.width, page.height));
         if stated != (0, 0) && stated != found {
             return Err(file.decode(format!(

@@ -23,13 +23,16 @@ pub(super) struct Ventana {
 const MAX_PAGES: usize = 64;
 const MAX_XML: usize = 16 << 20;
 
-/// The XML of a page.
-fn xml(file: &TiffFile, page: usize) -> Option<String> {
-    let bytes = file.binary(page, XMP).ok()??;
+/// The XML of a page. One that cannot be read is an error: it may be what says that tiles overlap.
+fn xml(file: &TiffFile, page: usize) -> Result<Option<String>> {
+    let Some(bytes) = file.binary(page, XMP)? else { return Ok(None) };
     if bytes.len() > MAX_XML {
-        return None;
+        return Err(file.limit(format!(
+            "page {page}: its XML has {} bytes, but at most {MAX_XML} are read",
+            bytes.len()
+        )));
     }
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 impl Ventana {
@@ -37,7 +40,7 @@ impl Ventana {
     pub(super) fn parse(file: &TiffFile, suffix: &str) -> Result<Option<Self>> {
         let pages = 0..file.pages().min(MAX_PAGES);
         let scan =
-            pages.clone().find_map(|page| xml(file, page).filter(|it| it.contains("<iScan")));
+            pages.clone().find_map(|page| xml(file, page).ok()?.filter(|it| it.contains("<iScan")));
         let Some(scan) = scan else {
             if suffix == "bif" {
                 return Err(file.decode("has no description of a scan by Ventana".to_owned()));
@@ -61,7 +64,7 @@ impl Ventana {
         }
         let page =
             found.ok_or_else(|| file.decode("has no page that is called level 0".to_owned()))?;
-        match xml(file, page).filter(|it| it.contains("<EncodeInfo")) {
+        match xml(file, page)?.filter(|it| it.contains("<EncodeInfo")) {
             Some(text) => check_joints(file, page, &text)?,
             // Files that other programs write from these have tiles that are joined already.
             None if suffix == "bif" => {
@@ -89,10 +92,11 @@ pub(super) fn level(text: &str) -> Option<u32> {
 /// Refuses a raster whose tiles show a part of their neighbours.
 fn check_joints(file: &TiffFile, page: usize, text: &str) -> Result<()> {
     for joint in text.split("<TileJointInfo").skip(1) {
-        let number = |name: &str| attribute(joint, name).map(str::trim).unwrap_or("0");
-        if number("FlagJoined") == "0" && joint.contains("FlagJoined") {
+        let number = |name: &str| attribute(joint, name).map(str::trim).unwrap_or_default();
+        if number("FlagJoined") == "0" {
             continue;
         }
+        // What is not stated is not 0.
         let (x, y) = (number("OverlapX"), number("OverlapY"));
         let is_zero = |text: &str| text.parse::<f64>().is_ok_and(|number| number == 0.0);
         if !is_zero(x) || !is_zero(y) {
