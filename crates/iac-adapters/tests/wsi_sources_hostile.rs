@@ -1,0 +1,229 @@
+//! Slides of other makers that are made to mislead: refused, and never read otherwise than they are.
+#![cfg(all(feature = "wsi-import", feature = "jxl"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    dead_code
+)]
+
+#[path = "common/slides.rs"]
+mod slides;
+
+use std::path::{Path, PathBuf};
+
+use iac_adapters::AdapterError;
+use iac_adapters::wsi::{NativeRegion, WsiImporter, WsiPackReader, WsiProfile, WsiReadOptions};
+use iac_ops::NoProgress;
+use iac_writer::WriteOptions;
+use slides::{TiffPage, tiff, tiff_of};
+
+fn importer() -> WsiImporter {
+    WsiImporter::new("s")
+        .profile(WsiProfile::Lossless)
+        .effort(1)
+        .options(WriteOptions::new().sync(false).overwrite(true))
+}
+
+fn import(importer: &WsiImporter, source: &Path) -> Result<WsiPackReader, AdapterError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pat.iac");
+    importer.import(source, &path, &NoProgress)?;
+    WsiPackReader::open(&path)
+}
+
+fn message(importer: &WsiImporter, source: &Path) -> String {
+    import(importer, source).unwrap_err().to_string()
+}
+
+fn pixels(reader: &WsiPackReader) -> Vec<u8> {
+    let info = reader.info();
+    let region = NativeRegion { x: 0, y: 0, width: info.width as u32, height: info.height as u32 };
+    reader.read_native(&region, &WsiReadOptions::new()).unwrap().pixels
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[cfg(feature = "dicom")]
+mod dicom {
+    use super::*;
+    use slides::DicomSlide;
+
+    #[test]
+    fn heights_of_0_and_minus_0_are_one_focal_plane() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = vec![(1, 1, "0", "1"), (9, 1, "-0.0", "1"), (17, 1, "0", "1")];
+        let slide =
+            DicomSlide { frames: 3, height: 6, places: Some(places), ..DicomSlide::default() };
+        let path = write(folder.path(), "a.dcm", &slide.native(&[10, 20, 30]));
+        let found = pixels(&import(&importer(), &path).unwrap());
+        assert_eq!([found[0], found[8 * 3], found[16 * 3]], [10, 20, 30]);
+    }
+
+    #[test]
+    fn frames_of_planes_and_paths_that_are_not_named_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let slide = DicomSlide { frames: 12, ..DicomSlide::default() };
+        let values: Vec<u8> = (0..12).collect();
+        let path = write(folder.path(), "a.dcm", &slide.native(&values));
+        let text = message(&importer(), &path);
+        assert!(
+            text.contains("has 12 frames from number 0 on, but 6 tiles, 1 focal planes"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn many_identifiers_of_optical_paths_take_no_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let names: Vec<String> = (0..200_000).map(|it| it.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let slide = DicomSlide { optical_paths: &names, ..DicomSlide::default() };
+        let path = write(folder.path(), "a.dcm", &slide.native(&[1, 2, 3, 4, 5, 6]));
+        let start = std::time::Instant::now();
+        let text = message(&importer(), &path);
+        assert!(text.contains("200000 optical paths"), "{text}");
+        assert!(start.elapsed().as_secs() < 10);
+    }
+
+    #[test]
+    fn labels_that_nobody_stored_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let slide = DicomSlide::default();
+        let path = write(folder.path(), "a.dcm", &slide.native(&[1, 2, 3, 4, 5, 6]));
+        let label = DicomSlide {
+            flavor: "LABEL",
+            width: 8192,
+            height: 8192,
+            frames: 1,
+            places: Some(vec![(1, 1, "0", "1")]),
+            ..slide
+        };
+        for number in 0..17 {
+            write(folder.path(), &format!("l{number}.dcm"), &label.native(&[9]));
+        }
+        let text = message(&importer(), &path);
+        assert!(text.contains("has 17 or more associated images"), "{text}");
+    }
+
+    #[test]
+    fn a_pack_in_the_place_of_another_file_of_the_slide_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let slide = DicomSlide { frames: 3, ..DicomSlide::default() };
+        let [one, two] = [0, 3]
+            .map(|first| DicomSlide { concatenation: Some(("1.9", 2, first)), ..slide.clone() });
+        let path = write(folder.path(), "one.dcm", &one.native(&[1, 2, 3]));
+        let second = write(folder.path(), "two.dcm", &two.native(&[4, 5, 6]));
+        let before = std::fs::read(&second).unwrap();
+        let error = importer().import(&path, &second, &NoProgress).unwrap_err().to_string();
+        assert!(error.contains("would replace a file of the slide"), "{error}");
+        assert_eq!(std::fs::read(&second).unwrap(), before);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn pipes_beside_the_files_of_a_slide_are_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = std::process::Command::new("mkfifo").arg(folder.path().join("p")).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return;
+        }
+        let path =
+            write(folder.path(), "a.dcm", &DicomSlide::default().native(&[10, 20, 30, 40, 50, 60]));
+        let (done, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(import(&importer(), &path).is_ok()));
+        assert_eq!(told.recv_timeout(std::time::Duration::from_secs(60)), Ok(true));
+    }
+}
+
+fn bif(folder: &Path, name: &str, xml: &[u8]) -> PathBuf {
+    let scan =
+        "<Metadata><iScan ScanRes=\"0.2500\" Magnification=\"40\" Z-layers=\"1\"/></Metadata>";
+    let page = |text, width, height, tile, tags| TiffPage { text, width, height, tile, tags };
+    let pages = [
+        page("Label Image", 12, 30, 0, vec![(700, scan.as_bytes().to_vec())]),
+        page("level=0 mag=40 quality=95", 50, 40, 16, vec![(700, xml.to_vec())]),
+    ];
+    write(folder, name, &tiff_of(&pages))
+}
+
+#[test]
+fn overlaps_that_are_not_stated_plainly_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for joint in [
+        "<TileJointInfo FlagJoined=\"1\" Tile1=\"1\" Tile2=\"2\" OverlapX='24' OverlapY='0'/>",
+        "<TileJointInfo FlagJoined=\"1\" Tile1=\"1\" Tile2=\"2\" OverlapX = \"24\" OverlapY=\"0\"/>",
+        "<TileJointInfo FlagJoined=\"1\" Tile1=\"1\" Tile2=\"2\"/>",
+        "<TileJointInfo OverlapX=\"24\" OverlapY=\"0\"/><!-- FlagJoined -->",
+    ] {
+        let xml = format!("<EncodeInfo Ver=\"2\">{joint}</EncodeInfo>");
+        for name in ["a.bif", "a.tif"] {
+            let text = message(&importer(), &bif(folder.path(), name, xml.as_bytes()));
+            assert!(text.contains("overlap by"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn descriptions_of_overlaps_that_are_too_large_are_not_taken_for_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let joint = "<TileJointInfo FlagJoined=\"1\" OverlapX=\"24\" OverlapY=\"0\"/>";
+    let mut xml = format!("<EncodeInfo Ver=\"2\">{joint}</EncodeInfo>").into_bytes();
+    xml.resize((16 << 20) + 1, b' ');
+    let text = message(&importer(), &bif(folder.path(), "a.tif", &xml));
+    assert!(text.contains("its XML has 16777217 bytes"), "{text}");
+}
+
+#[test]
+fn more_scanned_areas_than_pages_are_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = String::from(
+        "<scn xmlns=\"http://www.leica-microsystems.com/scn/2010/10/01\"><collection sizeX=\"1\" \
+         sizeY=\"1\">",
+    );
+    for number in 0..150_000 {
+        text.push_str(&format!(
+            "<image ><view offsetX=\"{}\" offsetY=\"0\" sizeX=\"9\" sizeY=\"9\"/><dimension sizeX=\"9\" \
+             sizeY=\"9\" ifd=\"0\"/>",
+            number * 9
+        ));
+    }
+    let path = write(folder.path(), "a.scn", &tiff(&[(&text, 9, 9, 16)]));
+    let start = std::time::Instant::now();
+    let text = message(&importer(), &path);
+    assert!(text.contains("names 150000 scanned areas, but the file has 1 pages"), "{text}");
+    assert!(start.elapsed().as_secs() < 10);
+}
+
+#[test]
+fn what_is_no_journal_is_not_replaced_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "a.tif", &tiff(&[("", 50, 40, 16)]));
+    let resuming = importer().resume(true).native_mpp(iac_adapters::wsi::Mpp::both(0.25));
+    let pack = folder.path().join("a.pat.iac");
+    let journal = write(folder.path(), "a.pat.iac.journal", b"the diary of somebody");
+    let error = resuming.import(&path, &pack, &NoProgress).unwrap_err().to_string();
+    assert!(error.contains("is no journal of an import"), "{error}");
+    assert_eq!(std::fs::read(&journal).unwrap(), b"the diary of somebody");
+    #[cfg(unix)]
+    {
+        let diary = write(folder.path(), "diary", b"IACTILE1");
+        std::fs::remove_file(&journal).unwrap();
+        std::os::unix::fs::symlink(&diary, &journal).unwrap();
+        let error = resuming.import(&path, &pack, &NoProgress).unwrap_err().to_string();
+        assert!(error.contains("is no file, as a journal would be"), "{error}");
+        assert_eq!(std::fs::read(&diary).unwrap(), b"IACTILE1");
+        std::fs::remove_file(&journal).unwrap();
+    }
+    // Of one that was cut off while its name was written nothing is lost.
+    let _ = std::fs::remove_file(&journal);
+    write(folder.path(), "a.pat.iac.journal", b"IACT");
+    resuming.import(&path, &pack, &NoProgress).unwrap();
+    assert!(!journal.exists());
+}
