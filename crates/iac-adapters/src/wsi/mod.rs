@@ -49,6 +49,8 @@ mod resample;
 mod rows;
 mod schema;
 mod stream;
+#[cfg(test)]
+mod stream_blank;
 mod tiff_out;
 mod tile;
 mod tile_folder;

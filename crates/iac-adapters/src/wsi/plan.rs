@@ -43,9 +43,12 @@ impl Span {
         self.end.saturating_sub(self.first)
     }
 
-    /// All pixels.
-    pub(crate) const fn count(&self) -> u64 {
-        self.before.saturating_add(self.inside()).saturating_add(self.after)
+    /// All pixels that it covers, without neighbours that count because of slopes.
+    pub(crate) fn count(&self) -> u64 {
+        let neighbours =
+            u64::from(self.slopes.0 != 0.0).saturating_add(u64::from(self.slopes.1 != 0.0));
+        let inside = self.inside().saturating_sub(neighbours);
+        self.before.saturating_add(inside).saturating_add(self.after)
     }
 
     /// Whether neighbours of the cut pixels count.

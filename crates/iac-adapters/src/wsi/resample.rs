@@ -180,6 +180,14 @@ mod tests {
     }
 
     #[test]
+    fn rows_outside_weigh_as_much_under_sloped_spans() {
+        let axis = Axis::new(2.3, 3.7, 10, 50).softened(50);
+        let mut sums = vec![[0.0; 3]; axis.spans.len()];
+        add_row(None, 0, &axis.spans, 0.5, &[10.0; 3], &mut sums);
+        assert!(sums.iter().all(|sum| (sum[0] - 10.0 * 3.7 * 0.5).abs() < 1e-9), "{sums:?}");
+    }
+
+    #[test]
     fn much_background_at_once_is_what_it_is_one_by_one() {
         let axis = Axis::new(-9000.0, 18_100.0, 1, 100);
         let span = axis.spans[0];
