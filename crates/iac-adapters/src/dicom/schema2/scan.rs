@@ -17,6 +17,9 @@ use crate::dicom::syntax::{self, Encoding};
 pub(crate) const LARGE: u64 = 8 << 20;
 /// Bytes behind the pixel data that are still read.
 const MAX_TRAILING: u64 = 16 << 20;
+/// Bytes in front of the pixel data that are read; no size of a file bounds what it claims there, as
+/// most of it need not be stored.
+const MAX_HEAD: u64 = 2 << 30;
 /// Bytes that are read at a time.
 const WINDOW: usize = 64 << 10;
 
@@ -108,7 +111,11 @@ fn header(window: &mut Window, position: u64, explicit: bool) -> Option<Header> 
 fn end_of_sequence(window: &mut Window, mut position: u64, explicit: bool) -> Option<u64> {
     // Whether what is open is an item; sequences hold items, items hold elements.
     let mut open: Vec<(bool, bool)> = vec![(false, explicit)];
+    let start = position;
     while let Some((in_item, explicit)) = open.last().copied() {
+        if position.saturating_sub(start) > MAX_HEAD {
+            return None;
+        }
         if open.len() > MAX_NESTING.saturating_mul(2) {
             return None;
         }
@@ -182,8 +189,13 @@ pub(crate) fn split(path: &Path, max_bytes: u64) -> Option<(DicomFile, PixelSour
     }
     let mut window = Window { file, size, start: 0, bytes: Vec::new() };
     let (mut position, explicit) = beginning(&mut window)?;
+    let mut before = None;
     let pixels = loop {
         let found = header(&mut window, position, explicit)?;
+        // Elements ascend; zeros would be elements without end.
+        if before.replace(found.tag).is_some_and(|before| before >= found.tag) {
+            return None;
+        }
         if PIXEL_ELEMENTS.contains(&found.tag) {
             break found;
         }
@@ -206,7 +218,7 @@ pub(crate) fn split(path: &Path, max_bytes: u64) -> Option<(DicomFile, PixelSour
         None => fragments(&mut window, pixels.value)?,
     };
     let trailing = size.saturating_sub(end);
-    if trailing > MAX_TRAILING || position > max_bytes {
+    if trailing > MAX_TRAILING || position > max_bytes.min(MAX_HEAD) {
         return None;
     }
     let mut head = window.read(0, position)?;

@@ -321,6 +321,16 @@ impl Frames {
         Ok(Self { source, counts: FrameCounts { stated, found, odd }, bits: 0, groups, tail: None })
     }
 
+    /// How many bytes [`read`](Self::read) takes for a frame.
+    pub(crate) fn length(&self, frame: u64) -> u64 {
+        if self.source.native {
+            return self.bits.div_ceil(8);
+        }
+        let range = usize::try_from(frame).ok().and_then(|frame| self.groups.get(frame));
+        let pieces = range.and_then(|range| self.source.pieces.get(range.clone()));
+        pieces.unwrap_or_default().iter().map(Piece::len).fold(0, u64::saturating_add)
+    }
+
     /// The bytes of one frame.
     pub(crate) fn read(&self, frame: u64) -> Result<Coded> {
         let gone = || Fault::schema(self.source.element, format!("has no frame {frame}"));

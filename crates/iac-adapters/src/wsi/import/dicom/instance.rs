@@ -24,6 +24,8 @@ use crate::wsi::schema::{Mpp, as_f64};
 const SLIDE_CLASS: &str = "1.2.840.10008.5.1.4.1.1.77.1.6";
 /// Bytes of a file that is read whole, as its pixel data cannot be left where it is.
 const MAX_WHOLE: u64 = 2 << 30;
+/// Bytes that a frame may have before it is decoded.
+const MAX_FRAME: u64 = 1 << 30;
 /// Bytes of a file of which only the frames that are asked for are read.
 const MAX_BYTES: u64 = 1 << 44;
 
@@ -236,6 +238,11 @@ impl Instance {
 
     /// A frame as it lies in the file.
     pub(super) fn coded(&self, frame: u64) -> Result<Coded> {
+        let bytes = self.frames.length(frame);
+        if bytes > MAX_FRAME {
+            let reason = format!("has {bytes} bytes, but at most {MAX_FRAME} are read");
+            return Err(self.fault(frame, &Fault::new(ErrorKind::Limit, reason)));
+        }
         self.frames.read(frame).map_err(|fault| self.fault(frame, &fault))
     }
 

@@ -13,6 +13,8 @@ const STARTS: u16 = 65426;
 const STARTS_UPPER: u16 = 65432;
 /// Rows of pixels that tiles have, about.
 const TILE_ROWS: u64 = 512;
+/// Bytes that the intervals of a tile may have.
+const MAX_TILE: u64 = 1 << 30;
 /// Bytes of the stream's header that are believed.
 const MAX_HEADER: u64 = 64 << 10;
 const START_OF_SCAN: u8 = 0xDA;
@@ -118,10 +120,17 @@ impl Ndpi {
         out.extend_from_slice(&self.interval.to_be_bytes());
         out.extend_from_slice(&self.scan);
         let first = y.saturating_mul(self.rows);
+        let mut bytes = 0_u64;
         for number in 0..self.rows {
             let row = first.saturating_add(number).min(self.pieces.1.saturating_sub(1));
             let position = row.saturating_mul(self.pieces.0).saturating_add(x);
             let Range { start, end } = self.span(position).ok_or_else(bad)?;
+            bytes = bytes.saturating_add(end.saturating_sub(start));
+            if bytes > MAX_TILE {
+                return Err(file.limit(format!(
+                    "{what} has {bytes} or more bytes, but at most {MAX_TILE} are read"
+                )));
+            }
             let piece = file.bytes(start, end.saturating_sub(start), what)?;
             let data = match piece.split_last_chunk::<2>() {
                 Some((data, [0xFF, 0xD0..=0xD7 | 0xD9])) => data,
