@@ -536,8 +536,8 @@ fn paste_pending(
     copy_out(values.as_source(), place, target, selection, meta.width())
 }
 
-/// Pieces that are read together; those of one block are not separated. Constant chunks have no block,
-/// and each is given memory of its own.
+/// Pieces that are read together; those of one block are not separated. Constant chunks have no block, and
+/// are never given the memory of their elements.
 fn window(pieces: &[Piece]) -> usize {
     let (mut stored, mut raw, mut before) = (0_u64, 0_u64, None);
     for (number, piece) in pieces.iter().enumerate() {
@@ -562,8 +562,7 @@ fn window(pieces: &[Piece]) -> usize {
 mod tests {
     use super::*;
 
-    fn piece(kind: ChunkKind) -> Piece {
-        let block = Block::default();
+    fn piece(kind: ChunkKind, block: Block) -> Piece {
         let row = ChunkRow {
             array_id: 1,
             chunk: 0,
@@ -579,10 +578,16 @@ mod tests {
     }
 
     #[test]
-    fn constant_chunks_are_counted_one_by_one_and_parts_of_a_block_together() {
-        let constants: Vec<Piece> = (0..9).map(|_| piece(ChunkKind::Constant(vec![7]))).collect();
-        assert_eq!(window(&constants), 2);
-        let parts: Vec<Piece> = (0..9).map(|_| piece(ChunkKind::Data)).collect();
-        assert_eq!(window(&parts), 9);
+    fn blocks_are_counted_once_and_constant_chunks_not_at_all() {
+        let raw_length = u32::try_from(WINDOW_RAW).unwrap();
+        let blocks = |offset: fn(u64) -> u64| -> Vec<Piece> {
+            let block = |at| Block { offset: offset(at), raw_length, ..Block::default() };
+            (0..9).map(|at| piece(ChunkKind::Data, block(at))).collect()
+        };
+        assert_eq!(window(&blocks(|_| 0)), 9);
+        assert_eq!(window(&blocks(|at| at)), 1);
+        let constant = || piece(ChunkKind::Constant(vec![7]), Block::default());
+        let constants: Vec<Piece> = (0..9).map(|_| constant()).collect();
+        assert_eq!(window(&constants), 9);
     }
 }
