@@ -13,6 +13,7 @@
 mod slides;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use iac_adapters::AdapterError;
 use iac_adapters::wsi::{NativeRegion, WsiImporter, WsiPackReader, WsiProfile, WsiReadOptions};
@@ -126,6 +127,24 @@ mod dicom {
         assert_eq!(std::fs::read(&second).unwrap(), before);
     }
 
+    #[test]
+    fn slides_of_which_nearly_all_is_only_claimed_take_no_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let slide = DicomSlide {
+            width: 1 << 20,
+            height: 1 << 20,
+            tile: (512, 512),
+            frames: 1,
+            places: Some(vec![(1025, 513, "0", "1")]),
+            ..DicomSlide::default()
+        };
+        let path = write(folder.path(), "a.dcm", &slide.native(&[9]));
+        let start = std::time::Instant::now();
+        let reader = import(&importer().overview(false), &path).unwrap();
+        assert_eq!(reader.info().stored_tiles, 1);
+        assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+    }
+
     #[cfg(unix)]
     #[test]
     fn pipes_beside_the_files_of_a_slide_are_passed_over() {
@@ -226,4 +245,62 @@ fn what_is_no_journal_is_not_replaced_by_one() {
     write(folder.path(), "a.pat.iac.journal", b"IACT");
     resuming.import(&path, &pack, &NoProgress).unwrap();
     assert!(!journal.exists());
+}
+
+#[test]
+fn an_import_that_goes_on_with_more_memory_has_its_whole_overview() {
+    /// Stops when a tile was encoded: 1 while tiles are, 2 then.
+    struct Stopped(AtomicU8);
+    impl iac_ops::Progress for Stopped {
+        fn begin(&self, what: &str, _: Option<u64>) {
+            self.0.store(u8::from(what == "encoding tiles"), Ordering::Relaxed);
+        }
+        fn advance(&self, _: u64) {
+            let _ = self.0.compare_exchange(1, 2, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        fn is_cancelled(&self) -> bool {
+            self.0.load(Ordering::Relaxed) == 2
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "a.tif", &tiff(&[("", 4200, 48, 48)]));
+    let plain = importer()
+        .tile_size(64, 48)
+        .workers(std::num::NonZeroUsize::new(1))
+        .native_mpp(iac_adapters::wsi::Mpp::both(0.25));
+    let pack = folder.path().join("a.pat.iac");
+    plain.import(&path, &pack, &NoProgress).unwrap();
+    let whole = std::fs::read(&pack).unwrap();
+    std::fs::remove_file(&pack).unwrap();
+    // Too little for a row of the overview's tiles.
+    let resuming = plain.resume(true);
+    let stop = Stopped(Default::default());
+    let few = resuming.clone().memory(50_000);
+    assert!(few.import(&path, &pack, &stop).unwrap_err().is_cancelled());
+    let journal = folder.path().join("a.pat.iac.journal");
+    assert!(std::fs::metadata(&journal).unwrap().len() > 40);
+    resuming.import(&path, &pack, &NoProgress).unwrap();
+    assert!(std::fs::read(&pack).unwrap() == whole);
+}
+
+#[test]
+fn tiles_that_lack_their_first_plane_alone_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/wsi/inputs");
+    let mut bytes = std::fs::read(inputs.join("tiff_planar.tif")).unwrap();
+    // The list of offsets of tiles or strips; its first one belongs to the first plane.
+    let four = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let two = |bytes: &[u8], at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap());
+    assert_eq!(&bytes[..4], b"II*\0");
+    let start = four(&bytes, 4) as usize;
+    let entry = (0..usize::from(two(&bytes, start)))
+        .map(|number| start + 2 + number * 12)
+        .find(|at| matches!(two(&bytes, *at), 273 | 324))
+        .unwrap();
+    assert_eq!(two(&bytes, entry + 2), 4);
+    let list = four(&bytes, entry + 8) as usize;
+    bytes[list..list + 4].fill(0);
+    let path = write(folder.path(), "a.tif", &bytes);
+    let text = message(&importer().native_mpp(iac_adapters::wsi::Mpp::both(0.25)), &path);
+    assert!(text.contains("lacks its plane 0"), "{text}");
 }

@@ -87,18 +87,13 @@ impl WsiImporter {
         let (mpp, provenance) = self.resolution(path, description)?;
         let tile = self.tile.unwrap_or((DEFAULT_TILE, DEFAULT_TILE));
         let raster = StoredRaster::new(source, tile);
-        let (across, down) = raster.grid();
-        if across.saturating_mul(down) > MAX_TILES {
-            return Err(source_error(
-                path,
-                ErrorKind::Limit,
-                format!(
-                    "{} x {} pixels make {across} x {down} tiles, but at most {MAX_TILES} are stored",
-                    raster.width, raster.height
-                ),
-            ));
-        }
+        check_grid(path, &raster)?;
         let choice = choose(path, source, &raster, self, progress)?;
+        if let (Choice::Native { .. } | Choice::Transcoded, Some(native)) =
+            (&choice, source.native())
+        {
+            check_grid(path, &StoredRaster::new(source, native.tile))?;
+        }
         let journal = self.journal(source, pack, &choice)?;
         let journal_of = journal.as_ref();
         let mut header = self.header(description, mpp, provenance);
@@ -203,7 +198,13 @@ impl WsiImporter {
         let task = Task::begin(progress, what, Some(across.saturating_mul(down)));
         let cost = raster.tile_bytes().saturating_mul(4);
         let journal = sink.journal;
-        let make = |place| match journal.and_then(|journal| journal.get(place)) {
+        // Whether there is an overview depends on memory too, of which the journal says nothing.
+        let wants_small = sink.wants_small();
+        let known = |place| {
+            let tile = journal.and_then(|journal| journal.get(place));
+            tile.filter(|tile| tile.small.is_some() || !wants_small)
+        };
+        let make = |place| match known(place) {
             Some(tile) => Ok((Some(tile), false)),
             None => Ok((make(place)?, true)),
         };
@@ -402,6 +403,22 @@ pub(super) fn small_of(
     }
     let width = usize::try_from(raster.tile.0).unwrap_or(usize::MAX);
     Ok(smaller(&raster.padded(place, [255; 3])?, width))
+}
+
+/// Refuses more tiles than a pack is given.
+fn check_grid(path: &Path, raster: &StoredRaster<'_>) -> Result<()> {
+    let (across, down) = raster.grid();
+    if across.saturating_mul(down) <= MAX_TILES {
+        return Ok(());
+    }
+    Err(source_error(
+        path,
+        ErrorKind::Limit,
+        format!(
+            "{} x {} pixels make {across} x {down} tiles, but at most {MAX_TILES} are stored",
+            raster.width, raster.height
+        ),
+    ))
 }
 
 fn native_of(source: &dyn RasterSource) -> Result<&NativeTiles> {

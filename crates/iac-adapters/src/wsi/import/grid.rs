@@ -14,7 +14,25 @@ pub(super) struct ChunkGrid {
     pub(super) size: (u64, u64),
 }
 
+/// Chunks in a rectangle beyond which it is not worth looking whether any is there.
+const MAX_LOOKED_AT: u64 = 1 << 12;
+
 impl ChunkGrid {
+    /// Whether a rectangle has none of the chunks that are there; no where it has too many to look.
+    pub(super) fn is_blank(&self, rect: Rect, is_there: impl Fn(u64, u64) -> bool) -> bool {
+        let span = |start: u64, length: u64, side: u64| {
+            let end = start.saturating_add(length).div_ceil(side.max(1));
+            start.checked_div(side).unwrap_or(0)..end
+        };
+        let columns = span(rect.x, rect.width, self.chunk.0);
+        let lines = span(rect.y, rect.height, self.chunk.1);
+        let count = |range: &std::ops::Range<u64>| range.end.saturating_sub(range.start);
+        if count(&columns).saturating_mul(count(&lines)) > MAX_LOOKED_AT {
+            return false;
+        }
+        lines.into_iter().all(|line| columns.clone().all(|column| !is_there(column, line)))
+    }
+
     /// Copies a rectangle of the raster to a place of an image whose rows have `row` pixels.
     ///
     /// `get` gives the pixels of a chunk by column and row, nothing where there is none, which leaves the

@@ -50,6 +50,13 @@ impl<'a> StoredRaster<'a> {
         }
     }
 
+    /// Whether a tile is known to be white without being read.
+    pub(super) fn is_blank(&self, place: (u32, u32)) -> bool {
+        let description = self.source.description();
+        let size = (description.width, description.height);
+        self.source.is_blank(in_source(self.valid(place), description.orientation, size))
+    }
+
     /// Rows of RGB of the part of a tile that lies inside of the raster.
     pub(super) fn pixels(&self, place: (u32, u32)) -> Result<Vec<u8>> {
         let rect = self.valid(place);

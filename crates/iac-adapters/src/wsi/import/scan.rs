@@ -30,19 +30,28 @@ impl Scan {
         let (across, down) = raster.grid();
         let task =
             Task::begin(progress, "looking for background", Some(across.saturating_mul(down)));
-        let mut colors = Vec::new();
+        // What the source says to be white is not handed to threads: it may be nearly all.
+        let mut looked_at = Vec::new();
         in_order(
-            raster.places(),
+            raster.places().filter(|place| !raster.is_blank(*place)),
             options,
             progress,
             raster.tile_bytes(),
-            |place| Ok(uniform(&raster.pixels(place)?)),
-            |color| {
-                colors.push(color);
+            |place| Ok((place, uniform(&raster.pixels(place)?))),
+            |found| {
+                looked_at.push(found);
                 task.advance(1);
                 Ok(())
             },
         )?;
+        let mut looked_at = looked_at.into_iter().peekable();
+        let colors: Vec<Option<[u8; 3]>> = raster
+            .places()
+            .map(|place| match looked_at.next_if(|(found, _)| *found == place) {
+                Some((_, color)) => color,
+                None => Some([255; 3]),
+            })
+            .collect();
         Ok(Self::of(raster.places(), &colors))
     }
 

@@ -174,6 +174,13 @@ pub(crate) trait RasterSource: Sync {
     /// Rows of RGB of a rectangle that lies inside of the raster.
     fn read(&self, rect: Rect) -> Result<Vec<u8>>;
 
+    /// Whether a rectangle is known to be white, because the source has no data there. Saying no is
+    /// always right, and costs time on slides of which nearly all is only claimed.
+    fn is_blank(&self, rect: Rect) -> bool {
+        let _ = rect;
+        false
+    }
+
     /// Tiles that can be passed through, where there are such.
     fn native(&self) -> Option<&NativeTiles> {
         None

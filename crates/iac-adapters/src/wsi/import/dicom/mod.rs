@@ -375,6 +375,12 @@ impl RasterSource for DicomSource {
         })
     }
 
+    fn is_blank(&self, rect: Rect) -> bool {
+        let image = &self.raster;
+        let grid = ChunkGrid { chunk: image.tile, size: (image.width, image.height) };
+        grid.is_blank(rect, |x, y| image.places.get(x, y).is_some())
+    }
+
     fn native(&self) -> Option<&NativeTiles> {
         self.native.as_ref()
     }

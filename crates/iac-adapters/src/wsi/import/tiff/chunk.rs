@@ -95,7 +95,7 @@ impl ChunkDecoder {
         for plane in 0..layout.planes() {
             let Some(bytes) = layout.bytes(file, &what, (x, y, plane), MAX_STORED)? else {
                 // All planes of a place are there, or none.
-                if plane == 0 {
+                if (0..layout.planes()).all(|plane| layout.span(x, y, plane).is_none()) {
                     return Ok(None);
                 }
                 return Err(file.decode(format!("{what} lacks its plane {plane}")));

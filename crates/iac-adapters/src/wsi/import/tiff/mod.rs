@@ -299,6 +299,24 @@ impl RasterSource for TiffSource {
         Ok(out)
     }
 
+    fn is_blank(&self, rect: Rect) -> bool {
+        self.parts.iter().all(|part| {
+            let Some(shared) = rect.shared(part.rect()) else { return true };
+            let own = Rect {
+                x: shared.x.saturating_sub(part.x),
+                y: shared.y.saturating_sub(part.y),
+                ..shared
+            };
+            let layout = &part.page.layout;
+            let size = (part.page.width, part.page.height);
+            let planes = layout.planes();
+            ChunkGrid { chunk: layout.chunk, size }.is_blank(own, |x, y| {
+                // A place with some of its planes is an error, which reading it tells.
+                layout.has(x, y) || (1..planes).any(|plane| layout.span(x, y, plane).is_some())
+            })
+        })
+    }
+
     fn native(&self) -> Option<&NativeTiles> {
         self.native.as_ref()
     }
