@@ -16,8 +16,9 @@ export IAC_CALLER_PATH := $(PATH)
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 CARGO_TEST := cargo test --profile $(PROFILE)
-# Every codec and backend. Not --all-features: iac-format has a feature that is a test by itself.
-FULL := --features iac-codec/full,iatrocache/full,iac-cli/full,iac-adapters/text-search,iac-adapters/parquet,iac-adapters/volumes,iac-adapters/wsi-icc,iac-adapters/wsi-openslide,iac-cli/text-search,iac-cli/wsi-icc,iac-cli/wsi-openslide,iac-array/zarr,iac-array/jxl,iac-array/htj2k,iac-array/jpegls
+# Every codec and backend. Not --all-features: iac-format has a feature that is a test by itself, and
+# `zarr` keeps the members of all JSON in the order they were made in, which nobody else has.
+FULL := --features iac-codec/full,iatrocache/full,iac-cli/full,iac-adapters/text-search,iac-adapters/parquet,iac-adapters/volumes,iac-adapters/wsi-icc,iac-adapters/wsi-openslide,iac-cli/text-search,iac-cli/wsi-icc,iac-cli/wsi-openslide,iac-array/jxl,iac-array/htj2k,iac-array/jpegls
 # Crates that switch features of the others on, so that these would not be tested as they are alone.
 APART := --exclude iac-interop --exclude iac-benches --exclude iac-python
 
@@ -71,6 +72,7 @@ features: setup ## each feature set compiles, and the tests pass with none and w
 	$(CARGO_TEST) --workspace $(APART) --no-default-features
 	$(CARGO_TEST) --workspace $(APART)
 	$(CARGO_TEST) -p iac-format --features serde-json-extremes
+	$(CARGO_TEST) -p iac-array --features zarr --test zarr
 	scripts/features.sh $(PROFILE)
 
 .PHONY: fuzz-smoke
@@ -91,6 +93,7 @@ soak: setup reference ## property tests and fuzzing for much longer than in chec
 	PROPTEST_CASES=20000 IAC_TABLE_DAMAGE_ROUNDS=100000 $(CARGO_TEST) --workspace $(FULL)
 	$(CARGO_TEST) -p iac-cli --features full --test tiles_killed -- --ignored --nocapture
 	$(CARGO_TEST) -p iac-array --test kills --test faults -- --ignored --nocapture
+	$(CARGO_TEST) -p iac-interop --features zarr --test arrays
 	scripts/fuzz.sh $(SOAK_SECONDS)
 
 .PHONY: bench

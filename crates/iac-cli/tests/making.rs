@@ -275,6 +275,9 @@ fn the_demo_keeps_a_folder_and_its_hints_work() {
     if cfg!(all(feature = "wsi-import", feature = "jxl")) {
         names.extend(["slide-region.png", "slide-thumbnail.png", "slide.pat.iac", "slide.png"]);
     }
+    if cfg!(feature = "arrays") {
+        names.extend(["volume-slice.png", "volume.arrays"]);
+    }
     if cfg!(all(feature = "tiles", feature = "features")) {
         names.push("cohort.features.iac");
         if cfg!(feature = "jxl") {

@@ -64,6 +64,11 @@ fn is_near(found: &[f64], rows: &Value) -> bool {
     found.len() == 16 && found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5)
 }
 
+/// Whether this build knows Zarr.
+const ZARR: bool = cfg!(feature = "zarr");
+/// The arrays that are written as Zarr.
+const ZARR_NAMES: &[&str] = if ZARR { &["ct", "g/real", "truth", "rgb"] } else { &[] };
+
 fn check(line: &Value) {
     let path = Path::new(line["file"].as_str().unwrap());
     let store = import(path, false);
@@ -92,7 +97,9 @@ fn files_of_numpy_nibabel_and_zarr_are_imported_with_equal_elements() {
     let lines = run_json("arrays.py", &["write", folder.path().to_str().unwrap()], "");
     assert!(lines.len() > 30);
     for line in &lines {
-        check(line);
+        if ZARR || !line["file"].as_str().unwrap().ends_with(".zarr") {
+            check(line);
+        }
     }
 }
 
@@ -134,13 +141,13 @@ fn exported_files_are_read_with_equal_elements() {
         export(&format!("{file}-2.nii.gz"), Some(name), true);
     }
     // Texts have no place in what is written of Zarr.
-    for name in ["ct", "g/real", "truth", "rgb"] {
+    for name in ZARR_NAMES {
         export(&format!("{}.zarr", name.replace('/', "-")), Some(name), false);
     }
     let mut arguments = vec!["read".to_owned()];
     arguments.extend(files);
     let lines = run_json("arrays.py", &arguments, "");
-    assert_eq!(lines.len(), all.len() * 2 + 6 + 4);
+    assert_eq!(lines.len(), all.len() * 2 + 6 + ZARR_NAMES.len());
     for line in &lines {
         let file = Path::new(line["file"].as_str().unwrap()).file_name().unwrap().to_str().unwrap();
         let stem = file.split('.').next().unwrap().trim_end_matches("-2").replace('-', "/");
