@@ -147,6 +147,38 @@ mod dicom {
 
     #[cfg(unix)]
     #[test]
+    fn files_that_claim_terabytes_and_store_nothing_are_refused_at_once() {
+        use std::os::unix::fs::FileExt;
+        let folder = tempfile::tempdir().unwrap();
+        let meta = b"\x02\0\x10\0UI\x12\x001.2.840.10008.1.2\0";
+        let start = [vec![0; 128], b"DICM".to_vec(), meta.to_vec()].concat();
+        // Elements without a value, one behind the other.
+        let path = write(folder.path(), "zeros.dcm", &start);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        if file.set_len(1 << 42).is_err() {
+            return;
+        }
+        let text = message(&importer(), &path);
+        assert!(
+            text.contains("has 4398046511104 bytes in a form that is read as a whole"),
+            "{text}"
+        );
+        // Long values in front of the pixel data.
+        let path = write(folder.path(), "long.dcm", &start);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let mut at = start.len() as u64;
+        for number in 0..64_u16 {
+            let tag = [0x0009_u16.to_le_bytes(), (0x1000 + number).to_le_bytes()].concat();
+            file.write_all_at(&[&tag[..], &0xFFFF_FFF0_u32.to_le_bytes()].concat(), at).unwrap();
+            at += 8 + 0xFFFF_FFF0;
+        }
+        file.write_all_at(b"\xE0\x7F\x10\0\x04\0\0\0abcd", at).unwrap();
+        let text = message(&importer(), &path);
+        assert!(text.contains("bytes in a form that is read as a whole"), "{text}");
+    }
+
+    #[cfg(unix)]
+    #[test]
     fn pipes_beside_the_files_of_a_slide_are_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let made = std::process::Command::new("mkfifo").arg(folder.path().join("p")).status();

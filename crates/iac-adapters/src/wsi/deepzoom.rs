@@ -115,7 +115,7 @@ impl WsiPackReader {
         let mut name = stem.to_owned();
         name.push("_files");
         let folder = path.with_file_name(name);
-        if path.exists() {
+        if path.symlink_metadata().is_ok() {
             let exists = std::io::ErrorKind::AlreadyExists.into();
             return Err(AdapterError::io(path, "cannot make the description")(exists));
         }
