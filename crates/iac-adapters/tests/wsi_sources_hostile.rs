@@ -6,6 +6,7 @@
     clippy::panic,
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
     dead_code
 )]
 

@@ -3,6 +3,7 @@
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
     clippy::indexing_slicing,
     reason = "numbers that the test makes itself"
 )]
