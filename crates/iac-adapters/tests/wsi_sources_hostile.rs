@@ -69,6 +69,33 @@ mod dicom {
     }
 
     #[test]
+    fn a_missing_file_of_a_concatenation_of_unknown_length_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = [(1, 1, "0", "1"), (9, 1, "0", "1"), (17, 1, "0", "1")];
+        for (number, place) in (0_u32..).zip(places) {
+            let slide = DicomSlide {
+                frames: 1,
+                height: 6,
+                // No number of files: 0 stands for none here.
+                concatenation: Some(("1.9", 0, number)),
+                places: Some(vec![place]),
+                ..DicomSlide::default()
+            };
+            let file = slide.native(&[10]);
+            // The number of files as an element of another name.
+            let at = file.windows(4).position(|it| it == b"\x20\0\x63\x91").unwrap();
+            let mut file = file;
+            file[at + 2] = 0x64;
+            write(folder.path(), &format!("{number}.dcm"), &file);
+        }
+        let path = folder.path().join("0.dcm");
+        import(&importer(), &path).unwrap();
+        std::fs::remove_file(folder.path().join("1.dcm")).unwrap();
+        let text = message(&importer(), &path);
+        assert!(text.contains("follows on 2 frames of a concatenation"), "{text}");
+    }
+
+    #[test]
     fn frames_of_planes_and_paths_that_are_not_named_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let slide = DicomSlide { frames: 12, ..DicomSlide::default() };

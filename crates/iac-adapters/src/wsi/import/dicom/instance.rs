@@ -109,6 +109,8 @@ pub(super) struct Instance {
     pub(super) concatenation: Option<String>,
     /// How many files the concatenation has, where it says so.
     pub(super) parts: Option<u64>,
+    /// How many frames of the concatenation lie in the files before, where it says so.
+    pub(super) frames_before: Option<u64>,
     pub(super) mpp: Option<(Mpp, &'static str)>,
     pub(super) info: Map<String, Value>,
     pub(super) file_bytes: u64,
@@ -204,6 +206,7 @@ impl Instance {
             form,
             paths,
             organization,
+            frames_before: concatenation.as_ref().and_then(|_| long(data, FRAME_OFFSET)),
             parts: concatenation.as_ref().and_then(|_| data.u16(PARTS_TOTAL)).map(u64::from),
             concatenation,
             mpp: mpp(data, (width, height)),

@@ -112,6 +112,27 @@ fn check_form(parts: &[(usize, &Instance)]) -> Result<()> {
 
 /// No file of a concatenation may be missing.
 fn check_concatenations(parts: &[(usize, &Instance)]) -> Result<()> {
+    // Where a file's frames end, the next one's begin, whether or not the number of files is stated.
+    let mut ends: HashMap<&str, HashSet<u64>> = HashMap::new();
+    for (_, part) in parts {
+        let (Some(uid), Some(before)) = (&part.concatenation, part.frames_before) else { continue };
+        ends.entry(uid)
+            .or_insert_with(|| HashSet::from([0]))
+            .insert(before.saturating_add(part.count()));
+    }
+    for (_, part) in parts {
+        let (Some(uid), Some(before)) = (&part.concatenation, part.frames_before) else { continue };
+        if !ends.get(uid.as_str()).is_some_and(|ends| ends.contains(&before)) {
+            return Err(source_error(
+                &part.path,
+                ErrorKind::Decode,
+                format!(
+                    "follows on {before} frames of a concatenation, but the file with those before \
+                     it is not here"
+                ),
+            ));
+        }
+    }
     for (_, part) in parts {
         let (Some(uid), Some(total)) = (&part.concatenation, part.parts) else { continue };
         let found = parts.iter().filter(|(_, it)| it.concatenation.as_ref() == Some(uid)).count();
