@@ -42,7 +42,6 @@ demo: setup ## build the iac command and show a pack being written, verified and
 test: setup reference ## all tests, all codecs
 	@[ -n "$$IAC_CORPUS" ] || echo 'test: IAC_CORPUS is not set, tests over the public corpus are not run' >&2
 	$(CARGO_TEST) --workspace $(FULL)
-	$(MAKE) --no-print-directory python-test
 
 .PHONY: python-test
 python-test: setup ## build the Python package into .venv-python and run its tests
