@@ -143,7 +143,11 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("kind", ["stream", "images"])
 def test_ctrl_c_ends_a_long_build_and_leaves_nothing(tmp_path, kind):
     child = subprocess.Popen(
-        [sys.executable, "-c", LONG, str(tmp_path), kind], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", LONG, str(tmp_path), kind],
+        stdout=subprocess.PIPE,
+        text=True,
+        # Where the tests run in the background, the signal is ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert child.stdout.readline() == "begun\n"
     deadline = time.monotonic() + 60
