@@ -20,7 +20,7 @@ CARGO_TEST := cargo test --profile $(PROFILE)
 # `zarr` keeps the members of all JSON in the order they were made in, which nobody else has.
 FULL := --features iac-codec/full,iatrocache/full,iac-cli/full,iac-adapters/text-search,iac-adapters/parquet,iac-adapters/volumes,iac-adapters/wsi-icc,iac-adapters/wsi-openslide,iac-cli/text-search,iac-cli/wsi-icc,iac-cli/wsi-openslide,iac-array/jxl,iac-array/htj2k,iac-array/jpegls
 # Crates that switch features of the others on, so that these would not be tested as they are alone.
-APART := --exclude iac-interop --exclude iac-benches --exclude iac-python
+APART := --exclude iac-interop --exclude iac-benches --exclude iac-python --exclude iac-examples
 
 .PHONY: help
 help: ## list these targets
