@@ -25,7 +25,7 @@ fn a_folder_is_packed_and_read() {
 #[test]
 fn tiles_come_in_shuffled_batches() {
     let folder = tempdir().unwrap();
-    let manifest = tiles(folder.path(), 40);
+    let manifest = tiles(folder.path(), 40, 32);
     let path = folder.path().join("cohort.tiles.iac");
     let said = run(env!("CARGO_BIN_EXE_tiles_to_batches"), &[&manifest, &path]);
     assert!(said.contains("40 tiles of 2 slides packed"), "{said}");
@@ -57,7 +57,7 @@ fn notes_are_read_by_patient_and_by_document() {
 #[test]
 fn a_series_becomes_a_volume() {
     let folder = tempdir().unwrap();
-    let study = dicom_series(folder.path(), 8);
+    let study = dicom_series(folder.path(), 8, 16);
     let (path, nifti) = (folder.path().join("p.rad.iac"), folder.path().join("v.nii.gz"));
     let said = run(env!("CARGO_BIN_EXE_dicom_to_volume"), &[&study, &path, &nifti]);
     assert!(said.contains("8 objects packed, 0 gaps"), "{said}");

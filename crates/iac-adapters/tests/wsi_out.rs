@@ -14,6 +14,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use iac_adapters::TileRecord;
+use iac_adapters::manifest::ManifestReader;
 use iac_adapters::wsi::{
     Mpp, NativeRegion, Region, TiffExportOptions, TiffFlavor, TiffTiles, TileFolderOptions,
     WsiImporter, WsiPackReader, WsiProfile, WsiReadOptions,
@@ -181,19 +183,26 @@ fn tiles_of_a_grid_are_the_regions_that_their_list_names() {
         let cells: Vec<&str> = line.split(',').collect();
         let number = |at: usize| cells[at].parse::<f64>().unwrap();
         let region = Region {
-            x_um: number(3),
-            y_um: number(4),
-            width: number(5) as u32,
-            height: number(6) as u32,
-            mpp: Mpp { x: number(7), y: number(8) },
+            x_um: number(9),
+            y_um: number(10),
+            width: number(11) as u32,
+            height: number(12) as u32,
+            mpp: Mpp { x: number(13), y: number(14) },
         };
         let wanted = slide.read_region(&region, &WsiReadOptions::new()).unwrap();
-        let file = std::io::BufReader::new(std::fs::File::open(path.join(cells[0])).unwrap());
+        let file = std::io::BufReader::new(std::fs::File::open(path.join(cells[3])).unwrap());
         let mut reader = png::Decoder::new(file).read_info().unwrap();
         let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
         let frame = reader.next_frame(&mut pixels).unwrap();
         assert_eq!(pixels[..frame.buffer_size()], wanted.pixels, "{line}");
     }
+    // The list is what packs of tiles are made of.
+    let records: Vec<TileRecord> =
+        ManifestReader::open(&summary.list).unwrap().map(Result::unwrap).collect();
+    let last = records.last().unwrap();
+    assert_eq!((last.x, last.y, last.split.as_deref()), (300, 0, None));
+    assert_eq!(last.tile_path, Path::new("2_0.png"));
+    assert_eq!(last.tile_id, format!("{}_2_0", slide.info().slide_id));
     let error = slide.export_tiles(&path, &options, &NoProgress).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists);
     options.min_tissue = Some(2.0);

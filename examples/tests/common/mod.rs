@@ -1,4 +1,5 @@
 //! Made-up inputs, and running a program on them.
+#![allow(dead_code, reason = "each test uses a part of this")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,19 +29,19 @@ fn png(path: &Path, width: u32, height: u32, pixel: impl Fn(u32, u32) -> [u8; 3]
     std::fs::write(path, write_png(&view).unwrap()).unwrap();
 }
 
-/// Tiles of 32 x 32 on two slides, three quarters of them for training, and their manifest.
-pub fn tiles(folder: &Path, count: i64) -> PathBuf {
+/// Square tiles on two slides, three quarters of them for training, and their manifest.
+pub fn tiles(folder: &Path, count: i64, side: u32) -> PathBuf {
     let mut records = Vec::new();
     for number in 0..count {
         let tile_path = PathBuf::from(format!("{number}.png"));
         let shade = u8::try_from(number).unwrap();
-        png(&folder.join(&tile_path), 32, 32, |x, y| [shade, (x * 8) as u8, (y * 8) as u8]);
+        png(&folder.join(&tile_path), side, side, |x, y| [shade, (x * 8) as u8, (y * 8) as u8]);
         records.push(TileRecord {
             tile_id: format!("t{number}"),
             patient_id: format!("P{}", number % 2),
             slide_id: format!("S{}", number % 2),
             tile_path,
-            x: number * 32,
+            x: number * i64::from(side),
             y: 0,
             split: Some(if number % 4 == 3 { "val" } else { "train" }.to_owned()),
         });
@@ -68,14 +69,15 @@ fn text(tag: Tag, vr: VR, value: &str) -> Element {
     Element::new(tag, vr, bytes)
 }
 
-/// A CT series of 16 x 16 pixels, 2.5 mm apart, without a bone in it.
-pub fn dicom_series(folder: &Path, slices: u16) -> PathBuf {
+/// A CT series of square slices, 2.5 mm apart, without a bone in it.
+pub fn dicom_series(folder: &Path, slices: u16, side: u16) -> PathBuf {
     let study = folder.join("study");
     std::fs::create_dir(&study).unwrap();
     for place in 0..slices {
         let number = |tag, value: u16| Element::new(tag, VR::US, value.to_le_bytes().to_vec());
-        let samples: Vec<u8> =
-            (0..256_u16).flat_map(|at| (at * (place + 1) % 900).to_le_bytes()).collect();
+        let samples: Vec<u8> = (0..side * side)
+            .flat_map(|at| (at.wrapping_mul(place + 1) % 900).to_le_bytes())
+            .collect();
         let position = format!("-100.0\\-100.0\\{:.1}", f64::from(place) * 2.5);
         let elements = vec![
             text(Tag(0x0008, 0x0016), VR::UI, "1.2.840.10008.5.1.4.1.1.2"),
@@ -90,8 +92,8 @@ pub fn dicom_series(folder: &Path, slices: u16) -> PathBuf {
             text(Tag(0x0020, 0x0052), VR::UI, "2.25.3"),
             number(Tag(0x0028, 0x0002), 1),
             text(Tag(0x0028, 0x0004), VR::CS, "MONOCHROME2"),
-            number(Tag(0x0028, 0x0010), 16),
-            number(Tag(0x0028, 0x0011), 16),
+            number(Tag(0x0028, 0x0010), side),
+            number(Tag(0x0028, 0x0011), side),
             text(Tag(0x0028, 0x0030), VR::DS, "1.5\\1.5"),
             number(Tag(0x0028, 0x0100), 16),
             number(Tag(0x0028, 0x0101), 16),

@@ -28,6 +28,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+#[cfg(feature = "wsi")]
+pub(crate) use write::push_field;
 pub use write::{ManifestWriter, write_manifest};
 
 use crate::error::{AdapterError, Result};

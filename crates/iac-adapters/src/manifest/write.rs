@@ -90,7 +90,8 @@ impl<W: Write> ManifestWriter<W> {
     }
 }
 
-fn push_field(line: &mut Vec<u8>, field: &str) {
+/// Adds a field, in quotes where it needs them.
+pub(crate) fn push_field(line: &mut Vec<u8>, field: &str) {
     if !field.contains([',', '"', '\r', '\n']) {
         line.extend_from_slice(field.as_bytes());
         return;

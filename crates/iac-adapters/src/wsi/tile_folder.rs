@@ -15,6 +15,7 @@ use super::read::WsiPackReader;
 use super::schema::Mpp;
 use super::tissue::{GridOptions, GridSampler, TissueMask, TissueOptions};
 use crate::error::{AdapterError, Result};
+use crate::manifest::push_field;
 use crate::task::Task;
 
 /// The list of tiles.
@@ -81,6 +82,10 @@ impl WsiPackReader {
     /// `.jpeg`, and `tiles.csv`, which tells of each where it lies. The folder appears once it is
     /// complete; tiles at the right and lower edge are filled up with background.
     ///
+    /// The list is a manifest that packs of tiles are made of: `tile_id` is slide, column and row, `x` and
+    /// `y` are pixels of the tiles' own resolution. Behind these columns stand `column`, `row`, `x_um`,
+    /// `y_um`, `width`, `height`, `mpp_x` and `mpp_y`, the region that a tile shows.
+    ///
     /// # Errors
     ///
     /// [`AdapterError::Usage`] for options out of their range; [`AdapterError::Write`] when the folder
@@ -115,7 +120,13 @@ impl WsiPackReader {
         let count = u64::try_from(places.len()).unwrap_or(u64::MAX);
         let task = Task::begin(progress, "writing tiles", Some(count));
         let reading = WsiReadOptions::new().resolution(options.resolution);
-        let mut list = String::from("file,column,row,x_um,y_um,width,height,mpp_x,mpp_y\n");
+        let mut list = Vec::from(
+            *b"tile_id,patient_id,slide_id,tile_path,x,y,split,\
+              column,row,x_um,y_um,width,height,mpp_x,mpp_y\n",
+        );
+        let slide = &self.info().slide_id;
+        let patient = self.info().patient_id.as_deref().unwrap_or_default();
+        let stride = options.stride.unwrap_or(options.tile);
         let bounds = Bounds { workers: options.workers, cost: 96 << 20 };
         let cost = u64::from(options.tile).saturating_mul(options.tile.into()).saturating_mul(8);
         in_order(
@@ -133,18 +144,23 @@ impl WsiPackReader {
                 let path = unfinished.path().join(&name);
                 fs::write(&path, bytes)
                     .map_err(AdapterError::io(&path, "cannot write the tile"))?;
-                Ok(format!(
-                    "{name},{column},{row},{},{},{},{},{},{}\n",
-                    region.x_um,
-                    region.y_um,
-                    region.width,
-                    region.height,
-                    region.mpp.x,
-                    region.mpp.y
-                ))
+                let mut line = Vec::new();
+                let tile = format!("{slide}_{column}_{row}");
+                for field in [tile.as_str(), patient, slide] {
+                    push_field(&mut line, field);
+                    line.push(b',');
+                }
+                let [x, y] = [column, row].map(|at| u64::from(at).saturating_mul(stride.into()));
+                let Region { x_um, y_um, width, height, mpp } = region;
+                let Mpp { x: mpp_x, y: mpp_y } = mpp;
+                let rest = format!(
+                    "{name},{x},{y},,{column},{row},{x_um},{y_um},{width},{height},{mpp_x},{mpp_y}\n"
+                );
+                line.extend_from_slice(rest.as_bytes());
+                Ok(line)
             },
             |line| {
-                list.push_str(&line);
+                list.extend_from_slice(&line);
                 task.advance(1);
                 Ok(())
             },

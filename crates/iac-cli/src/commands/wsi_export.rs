@@ -72,8 +72,9 @@ enum TilesArg {
 
 /// Write the tiles of a grid as image files of a new folder
 ///
-/// Tiles are called COLUMN_ROW.png; tiles.csv tells of each where it lies. Those at the right and lower edge
-/// are filled up with background.
+/// Tiles are called COLUMN_ROW.png; tiles.csv tells of each where it lies, and is the manifest that
+/// `iac pack tiles DIR/tiles.csv --beside-manifest` takes. Those at the right and lower edge are
+/// filled up with background.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
