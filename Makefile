@@ -66,6 +66,11 @@ lint: setup ## format, clippy with warnings as errors, licences
 doc: setup ## the API documentation, warnings as errors
 	RUSTDOCFLAGS='-D warnings' cargo doc --profile $(PROFILE) --workspace --no-deps $(FULL)
 
+.PHONY: book
+book: setup ## the documentation as a book, in target/book (installs mdbook when it is absent)
+	@command -v mdbook >/dev/null 2>&1 || cargo install --locked --version 0.5.4 mdbook
+	mdbook build
+
 .PHONY: features
 features: setup ## each feature set compiles, and the tests pass with none and with the default ones
 	$(CARGO_TEST) --workspace $(APART) --no-default-features

@@ -4,6 +4,14 @@
 
 mod cli;
 mod commands;
+#[cfg(all(
+    test,
+    feature = "jxl",
+    feature = "object-store",
+    feature = "text-search",
+    feature = "wsi-icc"
+))]
+mod documented;
 mod failure;
 mod human;
 mod interrupt;
