@@ -1,13 +1,14 @@
 //! Open packs.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
+use bytes::Bytes;
 use iatrocache::codec::CodecKind;
 use iatrocache::reader::ContiguousRecordBatch;
 use iatrocache::{
-    DecodeOptions, Image, ImageShape, Limits, PackReader, ReadOptions, RecordOptions, Scale,
-    SourceKind, VariableRecordPack, VerifyOptions,
+    DecodeOptions, Image, ImageShape, Limits, PackReader, ReadError, ReadOptions, RecordOptions,
+    Scale, SourceKind, VariableRecordPack, VerifyOptions,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -22,7 +23,7 @@ use crate::rows::{self, Negative};
 /// An open pack. Closing it releases the file, unless views of it are still in use.
 #[pyclass(subclass, frozen, module = "iatrocache._native")]
 pub(crate) struct Reader {
-    open: RwLock<Option<Open>>,
+    open: RwLock<Option<Arc<Open>>>,
     /// Memory of batches that were turned into objects, to be filled again.
     spare: Mutex<Option<ContiguousRecordBatch>>,
     limits: Limits,
@@ -31,10 +32,26 @@ pub(crate) struct Reader {
     count: OnceLock<u64>,
 }
 
-#[derive(Clone)]
 struct Open {
     pack: PackReader,
     records: VariableRecordPack,
+    /// The data segment, where the file is mapped; kept once it was asked for.
+    mapped: OnceLock<Option<Bytes>>,
+}
+
+impl Open {
+    /// The data segment, where the file is mapped.
+    fn mapped(&self) -> Result<Option<&Bytes>, ReadError> {
+        if let Some(mapped) = self.mapped.get() {
+            return Ok(mapped.as_ref());
+        }
+        let mapped = match self.pack.data_view(0, self.pack.layout().data.length) {
+            Ok(data) => Some(data),
+            Err(ReadError::NoViews { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(self.mapped.get_or_init(|| mapped).as_ref())
+    }
 }
 
 /// Memory that is kept for the next batch.
@@ -57,25 +74,35 @@ pub(crate) fn scale_of(denominator: u32) -> PyResult<Scale> {
 }
 
 impl Reader {
-    fn open(&self) -> PyResult<Open> {
+    fn open(&self) -> PyResult<Arc<Open>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.clone().ok_or_else(|| Fault::state("the pack is closed")).raise()
     }
 
     pub(crate) fn pack(&self) -> PyResult<PackReader> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.as_ref()
-            .map(|open| open.pack.clone())
-            .ok_or_else(|| Fault::state("the pack is closed"))
-            .raise()
+        Ok(self.open()?.pack.clone())
     }
 
     fn records(&self, workers: Option<usize>) -> PyResult<VariableRecordPack> {
-        let records = self.open()?.records;
+        let open = self.open()?;
         Ok(match rows::workers(workers)? {
-            None => records,
-            workers => records.with_workers(workers),
+            None => open.records.clone(),
+            workers => open.records.with_workers(workers),
         })
+    }
+
+    /// The stored bytes of a row.
+    fn stored<'py>(
+        &self,
+        py: Python<'py>,
+        open: &Open,
+        row: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        if let Some(data) = open.mapped().raise()? {
+            return fresh::record(py, &open.pack, data, row, self.check_crc);
+        }
+        let record = py.detach(|| open.pack.read(row)).raise()?;
+        Ok(PyBytes::new(py, &record))
     }
 
     fn scaled(&self, workers: Option<usize>, scale: u32) -> PyResult<VariableRecordPack> {
@@ -191,7 +218,7 @@ impl Reader {
             RecordOptions::default().limits(limits),
         );
         Ok(Self {
-            open: RwLock::new(Some(Open { pack, records })),
+            open: RwLock::new(Some(Arc::new(Open { pack, records, mapped: OnceLock::new() }))),
             spare: Mutex::default(),
             limits,
             check_crc,
@@ -252,7 +279,7 @@ impl Reader {
             let table = pack.slide_table()?;
             Ok(ArrowTable::new(table.schema().clone(), table.batches()?.to_vec()))
         })
-        .map_err(|error: iatrocache::ReadError| error)
+        .map_err(|error: ReadError| error)
         .raise()
     }
 
@@ -264,7 +291,7 @@ impl Reader {
             let table = pack.index_table()?;
             Ok(ArrowTable::new(table.schema().clone(), table.batches()?.to_vec()))
         })
-        .map_err(|error: iatrocache::ReadError| error)
+        .map_err(|error: ReadError| error)
         .raise()
     }
 
@@ -281,11 +308,11 @@ impl Reader {
                 .collect();
             let schema = match batches.first() {
                 Some(batch) => batch.schema(),
-                None => std::sync::Arc::new(arrow_schema::Schema::new(fields)),
+                None => Arc::new(arrow_schema::Schema::new(fields)),
             };
             Ok(ArrowTable::new(schema, batches))
         })
-        .map_err(|error: iatrocache::ReadError| error)
+        .map_err(|error: ReadError| error)
         .raise()
     }
 
@@ -295,10 +322,9 @@ impl Reader {
         py: Python<'py>,
         row: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let pack = self.pack()?;
-        let row = self.row(row, &pack)?;
-        let record = py.detach(|| pack.read(row)).raise()?;
-        Ok(PyBytes::new(py, &record))
+        let open = self.open()?;
+        let row = self.row(row, &open.pack)?;
+        self.stored(py, &open, row)
     }
 
     /// Many records' stored bytes, in the order asked for.
@@ -307,13 +333,13 @@ impl Reader {
         py: Python<'py>,
         rows: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let pack = self.pack()?;
-        let rows = self.rows(rows, &pack)?;
-        if let Some(records) = fresh::records(py, &pack, &rows, self.check_crc)? {
-            return Ok(records);
+        let open = self.open()?;
+        let rows = self.rows(rows, &open.pack)?;
+        if let Some(data) = py.detach(|| open.mapped()).raise()? {
+            return fresh::records(py, &open.pack, data, &rows, self.check_crc);
         }
         let mut batch = self.spare();
-        py.detach(|| pack.read_contiguous_into(&rows, &mut batch)).raise()?;
+        py.detach(|| open.pack.read_contiguous_into(&rows, &mut batch)).raise()?;
         self.objects(py, batch)
     }
 
@@ -418,8 +444,8 @@ impl Reader {
     /// Whether records are `bytes` or `image`, as the header's codec has it. A codec that is not
     /// built in gives its name back as an error.
     fn record_kind(&self) -> PyResult<&'static str> {
-        let records = self.open()?.records;
-        Ok(match records.codec().raise()?.kind() {
+        let open = self.open()?;
+        Ok(match open.records.codec().raise()?.kind() {
             CodecKind::Image => "image",
             _ => "bytes",
         })
@@ -431,9 +457,12 @@ impl Reader {
         py: Python<'py>,
         row: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let records = self.open()?.records;
-        let row = self.row(row, records.reader())?;
-        let record = py.detach(|| records.read(row)).raise()?;
+        let open = self.open()?;
+        let row = self.row(row, &open.pack)?;
+        if open.records.codec().raise()?.is_identity() {
+            return self.stored(py, &open, row);
+        }
+        let record = py.detach(|| open.records.read(row)).raise()?;
         Ok(PyBytes::new(py, &record))
     }
 
@@ -445,13 +474,18 @@ impl Reader {
         rows: &Bound<'py, PyAny>,
         workers: Option<usize>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let records = self.records(workers)?;
-        let rows = self.rows(rows, records.reader())?;
-        if records.codec().raise()?.is_identity()
-            && let Some(records) = fresh::records(py, records.reader(), &rows, self.check_crc)?
+        let open = self.open()?;
+        let workers = rows::workers(workers)?;
+        let rows = self.rows(rows, &open.pack)?;
+        if open.records.codec().raise()?.is_identity()
+            && let Some(data) = py.detach(|| open.mapped()).raise()?
         {
-            return Ok(records);
+            return fresh::records(py, &open.pack, data, &rows, self.check_crc);
         }
+        let records = match workers {
+            None => open.records.clone(),
+            workers => open.records.with_workers(workers),
+        };
         let mut batch = self.spare();
         py.detach(|| records.read_many_contiguous_into(&rows, &mut batch)).raise()?;
         self.objects(py, batch)
@@ -481,9 +515,9 @@ impl Reader {
         py: Python<'py>,
         row: &Bound<'py, PyAny>,
     ) -> PyResult<(Bound<'py, PyTuple>, &'static str)> {
-        let records = self.open()?.records;
-        let row = self.row(row, records.reader())?;
-        let info = py.detach(|| records.image_info(row)).raise()?;
+        let open = self.open()?;
+        let row = self.row(row, &open.pack)?;
+        let info = py.detach(|| open.records.image_info(row)).raise()?;
         Ok((PyTuple::new(py, info.shape.dimensions())?, info.sample_type.name()))
     }
 

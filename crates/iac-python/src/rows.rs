@@ -48,27 +48,28 @@ pub(crate) fn rows(
     negative: Negative,
 ) -> PyResult<Vec<u64>> {
     let count = count()?;
-    let mut found = Vec::new();
-    let mut take = |row: i64| match among(row, count, negative) {
+    let take = |found: &mut Vec<u64>, row: i64| match among(row, count, negative) {
         Some(row) => {
             found.push(row);
             Ok(())
         }
         None => Err(out_of_range(row, count)),
     };
+    let mut found = Vec::new();
     if let Ok(list) = rows.cast::<PyList>() {
+        found.reserve(list.len());
         for row in list.iter() {
-            take(row.extract()?).raise()?;
+            take(&mut found, row.extract()?).raise()?;
         }
     } else if let Ok(tuple) = rows.cast::<PyTuple>() {
         for row in tuple.iter() {
-            take(row.extract()?).raise()?;
+            take(&mut found, row.extract()?).raise()?;
         }
     } else if let Some(numbers) = from_buffer(rows)? {
-        numbers.into_iter().try_for_each(take).raise()?;
+        numbers.into_iter().try_for_each(|row| take(&mut found, row)).raise()?;
     } else {
         for row in rows.try_iter()? {
-            take(row?.extract()?).raise()?;
+            take(&mut found, row?.extract()?).raise()?;
         }
     }
     Ok(found)

@@ -127,6 +127,16 @@ impl Content {
         result
     }
 
+    /// The same for calls that read one record, with a size that may be a few milliseconds old.
+    #[inline]
+    pub(crate) fn guarded_lately<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        let wrap = |source| self.io_error("read", source);
+        self.source.check_size_lately(self.header.layout().end()).map_err(wrap)?;
+        let result = call();
+        self.source.check_lost().map_err(wrap)?;
+        result
+    }
+
     /// The bytes of a table: shared with the source's memory, or copied.
     pub(crate) fn segment_bytes(&self, segment: Segment, max_copied: u64) -> Result<Bytes> {
         let too_large = |allowed: String| ReadError::Memory {
@@ -475,6 +485,18 @@ impl PackReader {
     /// [`ReadError::Io`] when the file was cut since it was opened.
     pub fn check_intact(&self) -> Result<()> {
         self.inner.content.guarded(|| Ok(()))
+    }
+
+    /// The same, for code that reads single records through views and asks around each: the system
+    /// is asked for the size of a mapped file at most once in each tick of its coarse clock (4 ms
+    /// on most machines). So a file that was cut may go unnoticed for that long.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_intact`](Self::check_intact).
+    #[inline]
+    pub fn check_intact_lately(&self) -> Result<()> {
+        self.inner.content.guarded_lately(|| Ok(()))
     }
 
     /// Tells the operating system how the pack will be read.

@@ -12,6 +12,11 @@ use crate::pack::{PackReader, RowAddresses};
 impl PackReader {
     /// Reads one record's stored bytes.
     ///
+    /// Calls within the same few milliseconds share one question for the size of a mapped file (see
+    /// [`check_intact_lately`](Self::check_intact_lately)): one that was cut just now may be met as
+    /// it would be during a read, with a checksum that does not fit, or by the
+    /// [guard](crate::guard).
+    ///
     /// # Errors
     ///
     /// [`ReadError::Format`] when the row does not exist or its span is damaged,
@@ -19,7 +24,7 @@ impl PackReader {
     /// file was cut.
     pub fn read(&self, row: u64) -> Result<Bytes> {
         let content = &self.inner.content;
-        content.guarded(|| {
+        content.guarded_lately(|| {
             let piece = self.piece(row, 0)?;
             let mut buffer = reserve(content, piece.length)?;
             append(content, piece.start, piece.length, &mut buffer)?;

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -13,7 +14,8 @@ use super::{Advice, ByteSource, check_file_size, cut_error, open_regular, read_f
 use crate::guard::{self, Registration};
 
 /// A file mapped read-only: views borrow the mapping, and owned reads copy out of it after one
-/// check of the file's size for each call.
+/// check of the file's size for each call. Reads of single records share a check with those of the
+/// same tick of the system's coarse clock (4 ms on most machines; Linux only).
 ///
 /// The mapping is made when the memory is first asked for: whoever only looks at the header and at
 /// a small table never pays for one.
@@ -26,6 +28,48 @@ pub struct MappedFile {
     length: usize,
     /// Nothing in it when the file could not be mapped: then it is read like any other.
     mapped: OnceLock<Option<Mapped>>,
+    seen: Seen,
+}
+
+/// When the file was last seen, and how long it was then.
+#[derive(Debug, Default)]
+struct Seen {
+    /// A tick of the coarse clock; 0 for never.
+    tick: AtomicU64,
+    size: AtomicU64,
+}
+
+impl Seen {
+    fn note(&self, tick: u64, size: u64) {
+        self.size.store(size, Ordering::Relaxed);
+        // Whoever reads this tick reads that size, or a later one.
+        self.tick.store(tick, Ordering::Release);
+    }
+
+    /// Whether the file had its first `needed` bytes at this tick.
+    fn is_noted(&self, tick: u64, needed: u64) -> bool {
+        self.tick.load(Ordering::Acquire) == tick && self.size.load(Ordering::Relaxed) >= needed
+    }
+}
+
+/// The tick of the system's coarse clock, which costs no call of the system; nothing where there is
+/// no such clock.
+#[cfg(target_os = "linux")]
+fn tick() -> Option<u64> {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills the structure that it is given.
+    if unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) } != 0 {
+        return None;
+    }
+    let seconds = u64::try_from(now.tv_sec).ok()?;
+    let nanoseconds = u64::try_from(now.tv_nsec).ok()?;
+    // Never 0, which stands for never.
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)?.checked_add(1)
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn tick() -> Option<u64> {
+    None
 }
 
 #[derive(Debug)]
@@ -64,7 +108,9 @@ impl MappedFile {
     /// Takes an open file; gives it back when it is one that cannot be mapped.
     pub(crate) fn from_file(file: File, size: u64) -> Result<Self, (File, io::Error)> {
         match usize::try_from(size) {
-            Ok(length) if length > 0 => Ok(Self { file, length, mapped: OnceLock::new() }),
+            Ok(length) if length > 0 => {
+                Ok(Self { file, length, mapped: OnceLock::new(), seen: Seen::default() })
+            }
             _ => Err((file, io::ErrorKind::InvalidInput.into())),
         }
     }
@@ -105,7 +151,19 @@ impl ByteSource for MappedFile {
     }
 
     fn check_size(&self, needed: u64) -> io::Result<()> {
-        check_file_size(&self.file, needed)
+        check_file_size(&self.file, needed).map(drop)
+    }
+
+    fn check_size_lately(&self, needed: u64) -> io::Result<()> {
+        let tick = tick();
+        if tick.is_some_and(|tick| self.seen.is_noted(tick, needed)) {
+            return Ok(());
+        }
+        let size = check_file_size(&self.file, needed)?;
+        if let Some(tick) = tick {
+            self.seen.note(tick, size);
+        }
+        Ok(())
     }
 
     fn check_lost(&self) -> io::Result<()> {

@@ -98,6 +98,16 @@ pub trait ByteSource: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// The same for reads so short that asking would cost as much as the read: a source may rely on
+    /// an answer that is a few milliseconds old.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_size`](Self::check_size).
+    fn check_size_lately(&self, needed: u64) -> io::Result<()> {
+        self.check_size(needed)
+    }
+
     /// Whether bytes were lost since the source was opened, which then read as zeros.
     ///
     /// # Errors
@@ -157,8 +167,8 @@ pub(crate) fn cut_error(found: u64, needed: u64) -> io::Error {
     )
 }
 
-/// Whether an open file still has its first `needed` bytes.
-fn check_file_size(file: &File, needed: u64) -> io::Result<()> {
+/// Whether an open file still has its first `needed` bytes, and how many it has.
+fn check_file_size(file: &File, needed: u64) -> io::Result<u64> {
     #[cfg(unix)]
     let found = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     #[cfg(not(unix))]
@@ -166,7 +176,7 @@ fn check_file_size(file: &File, needed: u64) -> io::Result<()> {
     if found < needed {
         return Err(cut_error(found, needed));
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Fills `buffer` from a file, wherever the file's cursor stands.

@@ -43,7 +43,7 @@ impl ByteSource for PositionalFile {
             let length = u64::try_from(buffer.len()).unwrap_or(u64::MAX);
             match check_file_size(&self.file, offset.saturating_add(length)) {
                 Err(cut) => cut,
-                Ok(()) => error,
+                Ok(_) => error,
             }
         })
     }
