@@ -118,48 +118,6 @@ def test_other_threads_run_while_records_are_decoded(tmp_path):
     assert most >= 5
 
 
-LONG = """
-import sys, itertools, pyarrow, iatrocache
-from pathlib import Path
-folder = Path(sys.argv[1])
-kind = sys.argv[2]
-print("begun", flush=True)
-index = pyarrow.table({"id": pyarrow.nulls(10**7)})
-try:
-    if kind == "stream":
-        payloads = itertools.repeat(b"x" * 100)
-        iatrocache.build_pack_streaming(folder / "a.iac", {}, pyarrow.table({}), index, payloads)
-    else:
-        import numpy
-        image = numpy.random.default_rng(0).integers(0, 256, (256, 256, 3), "uint8")
-        iatrocache.VariableRecordPack.build(
-            folder / "a.iac", payload_type="x", slide_table=pyarrow.table({}), index_table=index,
-            objects=itertools.repeat(image), codec=iatrocache.Codec.create("jxl", lossless=True, effort=3))
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-"""
-
-
-@pytest.mark.parametrize("kind", ["stream", "images"])
-def test_ctrl_c_ends_a_long_build_and_leaves_nothing(tmp_path, kind):
-    child = subprocess.Popen(
-        [sys.executable, "-c", LONG, str(tmp_path), kind],
-        stdout=subprocess.PIPE,
-        text=True,
-        # Where the tests run in the background, the signal is ignored, and that is inherited.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    assert child.stdout.readline() == "begun\n"
-    deadline = time.monotonic() + 60
-    while not os.listdir(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.3)
-    child.send_signal(signal.SIGINT)
-    output, _ = child.communicate(timeout=60)
-    assert output == "interrupted\n"
-    assert os.listdir(tmp_path) == []
-
-
 def _resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
