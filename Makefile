@@ -39,12 +39,13 @@ demo: setup ## build the iac command and show a pack being written, verified and
 	cargo run --profile $(PROFILE) -p iac-cli --features jxl -- demo
 
 .PHONY: test
-test: setup reference ## all tests of the crates, all codecs
+test: setup reference ## all tests: the crates with all codecs, then the Python package
 	@[ -n "$$IAC_CORPUS" ] || echo 'test: IAC_CORPUS is not set, tests over the public corpus are not run' >&2
 	$(CARGO_TEST) --workspace $(FULL)
+	@$(MAKE) --no-print-directory python-test
 
 .PHONY: python-test
-python-test: setup ## build the Python package into .venv-python and run its tests
+python-test: setup ## the last part of it: build the Python package into .venv-python and run its tests
 	PROFILE=$(PROFILE) scripts/python-env.sh >/dev/null
 	cd crates/iac-python && ../../.venv-python/bin/python -m pytest -q
 
