@@ -105,7 +105,7 @@ pub enum AdapterError {
         expected: &'static str,
     },
     /// A pack breaks a rule of its payload type.
-    #[error("{}{path}: {reason}", of_row(*.row))]
+    #[error("{}{path}: {}{reason}", of_row(*.row), unnamed_field(field.as_deref(), reason))]
     Schema {
         /// The pack.
         path: String,
@@ -323,6 +323,13 @@ impl From<AdapterError> for OpsError {
             }
         }
     }
+}
+
+/// The field, unless the reason names it.
+fn unnamed_field(field: Option<&str>, reason: &str) -> String {
+    field
+        .filter(|field| !reason.contains(field))
+        .map_or_else(String::new, |field| format!("{field}: "))
 }
 
 fn of_row(row: Option<u64>) -> String {

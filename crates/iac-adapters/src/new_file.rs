@@ -42,8 +42,21 @@ impl NewFile {
         &mut self.file
     }
 
-    /// Gives the file its name.
+    /// Gives the file its name, once its content is on the disk.
     pub(crate) fn publish(self) -> Result<()> {
+        let path = self.path.clone();
+        let failed = || AdapterError::io(&path, "cannot sync the file");
+        self.file.as_file().sync_all().map_err(failed())?;
+        self.publish_unsynced()?;
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        iac_writer::sync_folder(folder).map_err(failed())
+    }
+
+    /// Gives one of many files its name, and leaves it to the system when all are on the disk.
+    pub(crate) fn publish_unsynced(self) -> Result<()> {
         let Self { path, overwrite, file } = self;
         let published = if overwrite { file.persist(&path) } else { file.persist_noclobber(&path) };
         match published {

@@ -96,14 +96,32 @@ pub(crate) enum Command {
     Completions(completions::CompletionsArgs),
 }
 
+/// What this build can do beside codecs and adapters.
+fn compiled_features() -> Vec<&'static str> {
+    let all = [
+        ("arrays", cfg!(feature = "arrays")),
+        ("htj2k", cfg!(feature = "htj2k")),
+        ("object-store", cfg!(feature = "object-store")),
+        ("parquet", cfg!(feature = "parquet")),
+        ("text-search", cfg!(feature = "text-search")),
+        ("volume-arrays", cfg!(feature = "volume-arrays")),
+        ("wsi-icc", cfg!(feature = "wsi-icc")),
+        ("wsi-import", cfg!(feature = "wsi-import")),
+        ("wsi-openslide", cfg!(feature = "wsi-openslide")),
+        ("zarr", cfg!(feature = "zarr")),
+    ];
+    all.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
+}
+
 fn version() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         format!(
-            "{}\nformat version {}\ncodecs: {}\nadapters: {}",
+            "{}\nformat version {}\ncodecs: {}\nadapters: {}\nfeatures: {}",
             env!("CARGO_PKG_VERSION"),
             iatrocache::format::FORMAT_VERSION,
             iatrocache::compiled_codecs().join(", "),
-            iatrocache::adapters::compiled_adapters().join(", ")
+            iatrocache::adapters::compiled_adapters().join(", "),
+            compiled_features().join(", ")
         )
     });
     &TEXT

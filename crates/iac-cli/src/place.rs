@@ -67,8 +67,21 @@ impl NewFile {
         self.file.write_all(bytes).map_err(|error| self.failed(&error))
     }
 
-    /// Gives the file its name.
-    pub(crate) fn publish(self) -> Result<()> {
+    /// Gives the file its name, once its content is on the disk.
+    pub(crate) fn publish(mut self) -> Result<()> {
+        let synced = self.file.flush().and_then(|()| self.file.get_ref().as_file().sync_all());
+        synced.map_err(|error| self.failed(&error))?;
+        let folder = match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        self.publish_unsynced()?;
+        iatrocache::writer::sync_folder(&folder)
+            .map_err(|error| Failure::io(&folder, "cannot sync the folder", &error))
+    }
+
+    /// Gives one of many files its name, and leaves it to the system when all are on the disk.
+    pub(crate) fn publish_unsynced(self) -> Result<()> {
         let Self { path, overwrite, file } = self;
         let failed = |error: &io::Error| Failure::io(&path, "cannot write the file", error);
         let file = file.into_inner().map_err(|error| failed(&error.into_error()))?;

@@ -47,6 +47,15 @@ fn version_names_format_and_codecs() {
     assert_eq!(lines[0], format!("iac {}", env!("CARGO_PKG_VERSION")));
     assert_eq!(lines[1], "format version 2");
     assert_eq!(lines[2], format!("codecs: {}", iatrocache::compiled_codecs().join(", ")));
+    let names: Vec<&str> = lines[4].strip_prefix("features: ").unwrap().split(", ").collect();
+    for (name, is_there) in [
+        ("object-store", cfg!(feature = "object-store")),
+        ("parquet", cfg!(feature = "parquet")),
+        ("text-search", cfg!(feature = "text-search")),
+        ("wsi-icc", cfg!(feature = "wsi-icc")),
+    ] {
+        assert_eq!(names.contains(&name), is_there, "{name}");
+    }
     assert!(run.err.is_empty());
 }
 

@@ -182,14 +182,15 @@ impl Carried<'_> {
             return self.write_fixed(out, options, rows, &task, progress);
         }
         let mut writer =
-            PackWriter::with_index(out, self.header.clone(), &self.slides, &self.index, options)?;
+            PackWriter::with_index(out, self.header.clone(), &self.slides, &self.index, options)
+                .map_err(|error| self.of_source(error))?;
         for (pack, rows) in &self.packs {
             let mut coming = rows.iter().peekable();
             while coming.peek().is_some() {
                 check_cancelled(progress)?;
                 let group = next_group(pack, &mut coming);
                 for record in pack.read_rows(&group)? {
-                    writer.push(&record)?;
+                    writer.push(&record).map_err(|error| self.of_source(error))?;
                 }
                 task.advance(u64::try_from(group.len()).unwrap_or(0));
             }
@@ -242,8 +243,29 @@ impl Carried<'_> {
                 Ok(error) => *error,
                 Err(source) => WriteError::Payload { path, row, source }.into(),
             },
-            other => other.into(),
+            other => self.of_source(other),
         })
+    }
+
+    /// What the writer says of header and tables is the fault of the pack that they come from, not
+    /// of the file that is written.
+    fn of_source(&self, error: WriteError) -> OpsError {
+        let is_of_source = matches!(
+            error,
+            WriteError::Format { .. }
+                | WriteError::Batch { .. }
+                | WriteError::Column { .. }
+                | WriteError::HeaderField { .. }
+        );
+        let Some((pack, _)) = self.packs.first().filter(|_| is_of_source) else {
+            return error.into();
+        };
+        let message = error.to_string();
+        let reason = error
+            .path()
+            .and_then(|path| message.strip_prefix(&format!("{}: ", path.display())))
+            .unwrap_or(&message);
+        OpsError::source(Path::new(pack.path()), reason)
     }
 }
 

@@ -111,6 +111,12 @@ pub fn recode(
     options: &RecodeOptions,
     progress: &dyn Progress,
 ) -> Result<RecodeSummary> {
+    if !options.transcode {
+        // A codec that is not there, or not such, is the caller's first mistake.
+        Registry::global()
+            .create_encoder(&options.codec)
+            .map_err(|source| OpsError::codec(pack.path(), None, source))?;
+    }
     // The writer says so too, but only after the tables have been decoded.
     if !options.write.overwrite && out.exists() {
         return Err(OpsError::Write(WriteError::Exists { path: out.to_owned() }));

@@ -47,5 +47,6 @@ pub use fixed_builder::FixedPackBuilder;
 pub use image_writer::ImagePackWriter;
 pub use options::WriteOptions;
 pub use pack_writer::{PackWriter, PushedRow};
+pub use platform::sync_folder;
 pub use table::Table;
 pub use variable_builder::VariablePackBuilder;

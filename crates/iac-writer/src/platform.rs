@@ -190,7 +190,11 @@ pub(crate) fn open_leftover(path: &Path) -> io::Result<File> {
 pub(crate) const UNNAMED_FILES: bool = cfg!(unix);
 
 /// Waits until a folder's entries are on the disk, where the system can do that.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+///
+/// # Errors
+///
+/// What the system answers, unless it is that folders cannot be synced, or not by this user.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }

@@ -17,7 +17,7 @@ use super::object::{DataSet, Element};
 use super::ordered::for_each_ordered;
 use super::pixels::{BITS_STORED, HIGH_BIT, PHOTOMETRIC, PLANAR, of_codec};
 use super::prepare::BITS_MEMBER;
-use super::publish::publish;
+use super::publish::publish_unsynced;
 use super::read::DicomPackReader;
 use super::rle;
 use super::samples::{PixelSamples, Pixels};
@@ -194,7 +194,7 @@ impl DicomPackReader {
     ) -> Result<()> {
         let path = path.as_ref();
         let file = self.export(row, options)?;
-        publish(path, options.overwrite, |out| out.write_all(&file))
+        publish_unsynced(path, options.overwrite, |out| out.write_all(&file))
     }
 
     /// Pixel data that is stored as it was.

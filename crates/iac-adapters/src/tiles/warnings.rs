@@ -49,7 +49,8 @@ impl fmt::Display for TileWarning {
             ),
             Self::SplitLeaks { count, patient_id, splits } => write!(
                 f,
-                "{count} patients have tiles in several splits (the first is \"{}\": {})",
+                "{count} {} tiles in several splits (the first is \"{}\": {})",
+                if *count == 1 { "patient has" } else { "patients have" },
                 short(patient_id),
                 short(&splits.join(", "))
             ),

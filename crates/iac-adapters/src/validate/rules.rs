@@ -226,9 +226,10 @@ pub(super) fn warn_of_rows(columns: &Columns, findings: &mut Findings) {
     let mut leaking = of_patient.iter().filter(|(_, splits)| splits.len() > 1);
     if let Some((patient, splits)) = leaking.next() {
         let splits: Vec<&str> = splits.iter().copied().collect();
+        let count = u64::try_from(leaking.count()).unwrap_or(u64::MAX).saturating_add(1);
         findings.warn(format!(
-            "{} patients have tiles in several splits (the first is \"{}\": {})",
-            leaking.count().saturating_add(1),
+            "{} tiles in several splits (the first is \"{}\": {})",
+            if count == 1 { "1 patient has".to_owned() } else { format!("{count} patients have") },
             short(patient),
             short(&splits.join(", "))
         ));

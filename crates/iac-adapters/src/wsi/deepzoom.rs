@@ -13,8 +13,9 @@ use super::options::{Resolution, WsiReadOptions};
 use super::parallel::in_parallel;
 use super::read::{Placed, WsiPackReader, output};
 use super::schema::as_f64;
-use super::tile_folder::FileEncoder;
+use super::tile_folder::{FileEncoder, give_name};
 use crate::error::{AdapterError, Result};
+use crate::new_file::NewFile;
 use crate::task::{Task, check_cancelled};
 
 /// Tiles that the largest size may be cut into: the same number of files.
@@ -83,15 +84,15 @@ impl Drop for Unfinished<'_> {
 }
 
 impl WsiPackReader {
-    /// Writes the slide as `NAME.dzi` and the folder `NAME_files` beside it. The description appears
-    /// last; when anything fails, neither is left.
+    /// Writes the slide as `NAME.dzi` and the folder `NAME_files` beside it. The folder appears whole and the
+    /// description last; when anything fails, neither is left.
     ///
     /// PNG tiles of the largest size have the native pixels.
     ///
     /// # Errors
     ///
     /// [`AdapterError::Usage`] for options out of their range or a name that does not end in `.dzi`;
-    /// [`AdapterError::Io`] when description or folder exist or cannot be written;
+    /// [`AdapterError::Write`] when description or folder exist; [`AdapterError::Io`] when they cannot be written;
     /// [`AdapterError::Read`] and [`AdapterError::Codec`] for damaged tiles; [`AdapterError::Ops`] when
     /// stopped through `progress`.
     pub fn export_deep_zoom(
@@ -115,9 +116,10 @@ impl WsiPackReader {
         let mut name = stem.to_owned();
         name.push("_files");
         let folder = path.with_file_name(name);
-        if path.symlink_metadata().is_ok() {
-            let exists = std::io::ErrorKind::AlreadyExists.into();
-            return Err(AdapterError::io(path, "cannot make the description")(exists));
+        for place in [path, folder.as_path()] {
+            if place.symlink_metadata().is_ok() {
+                return Err(iac_writer::WriteError::Exists { path: place.to_owned() }.into());
+            }
         }
         let encoder =
             FileEncoder::new(options.quality).map_err(|source| self.export_error(source))?;
@@ -136,13 +138,20 @@ impl WsiPackReader {
         }
         let levels =
             u64::BITS.saturating_sub(info.width.max(info.height).saturating_sub(1).leading_zeros());
-        fs::create_dir(&folder).map_err(AdapterError::io(&folder, "cannot make the folder"))?;
-        let mut unfinished = Unfinished(Some(&folder));
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let made = tempfile::Builder::new()
+            .prefix(".iac.")
+            .suffix(".part")
+            .tempdir_in(parent)
+            .map_err(AdapterError::io(&folder, "cannot make the folder"))?;
         let task = Task::begin(progress, "writing tiles", None);
         let mut tiles = 0_u64;
         for level in (0..=levels).rev() {
             let scale = levels.saturating_sub(level);
-            let part = folder.join(level.to_string());
+            let part = made.path().join(level.to_string());
             fs::create_dir(&part).map_err(AdapterError::io(&part, "cannot make the folder"))?;
             let side = |side: u64| side.div_ceil(1_u64.wrapping_shl(scale));
             let size = (side(info.width), side(info.height));
@@ -171,7 +180,12 @@ impl WsiPackReader {
             info.width,
             info.height
         );
-        write_new(path, description.as_bytes())?;
+        let mut file = NewFile::create(path, false)?;
+        let fail = AdapterError::io(path, "cannot write the description");
+        file.file().write_all(description.as_bytes()).map_err(fail)?;
+        give_name(made, &folder)?;
+        let mut unfinished = Unfinished(Some(&folder));
+        file.publish()?;
         unfinished.0 = None;
         drop(unfinished);
         let levels = levels.saturating_add(1);
@@ -215,15 +229,4 @@ impl WsiPackReader {
     fn export_error(&self, source: iac_codec::CodecError) -> AdapterError {
         AdapterError::Codec { path: self.reader().path().to_owned(), row: None, source }
     }
-}
-
-/// Writes a file that must not be there yet; none is left where that fails.
-fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
-    let fail = || AdapterError::io(path, "cannot write the description");
-    let mut file = fs::File::create_new(path).map_err(fail())?;
-    file.write_all(bytes).map_err(|error| {
-        // Whatever made the work fail is what is told.
-        let _ = fs::remove_file(path);
-        fail()(error)
-    })
 }

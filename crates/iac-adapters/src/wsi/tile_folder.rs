@@ -202,7 +202,7 @@ fn number(at: f64) -> u32 {
 }
 
 /// Renames a finished folder to what it is called, with the rights of an ordinary one.
-fn give_name(folder: tempfile::TempDir, name: &Path) -> Result<()> {
+pub(super) fn give_name(folder: tempfile::TempDir, name: &Path) -> Result<()> {
     let failed = || AdapterError::io(name, "cannot make the folder");
     #[cfg(unix)]
     {

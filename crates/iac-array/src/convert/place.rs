@@ -35,9 +35,29 @@ pub(super) fn publish(
     file.as_file().sync_all().map_err(failed())?;
     let published = if overwrite { file.persist(path) } else { file.persist_noclobber(path) };
     match published {
-        Ok(_) => Ok(()),
+        Ok(_) => sync_folder(folder).map_err(failed()),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
         Err(error) => Err(failed()(error.error)),
+    }
+}
+
+/// Waits until a folder's names are on the disk, where the system and this user's rights allow it.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::InvalidInput
+                    | io::ErrorKind::Unsupported
+            ) =>
+        {
+            Ok(())
+        }
+        done => done,
     }
 }
 

@@ -8,6 +8,9 @@ use iatrocache::serde_json::Value;
 /// Parameters that may stand without a value.
 const SWITCHES: [&str; 4] = ["lossless", "progressive", "transcode", "usecontainer"];
 
+/// Levels that Zstandard has.
+const ZSTD_LEVELS: std::ops::RangeInclusive<i64> = -131_072..=22;
+
 /// A codec with its parameters.
 #[derive(Debug, Clone)]
 pub(super) struct CodecArg(pub(super) CodecSpec);
@@ -35,6 +38,12 @@ impl FromStr for CodecArg {
                 return Err(format!("`{key}` is given twice"));
             }
         }
+        // The library takes any and uses the nearest that it has, as packs of others may state one.
+        let level = parameters.get("level").and_then(Value::as_i64);
+        if let Some(level) = level.filter(|level| name == "zstd" && !ZSTD_LEVELS.contains(level)) {
+            let (low, high) = (ZSTD_LEVELS.start(), ZSTD_LEVELS.end());
+            return Err(format!("`level` of zstd is {level}, but levels are {low} to {high}"));
+        }
         Ok(Self(CodecSpec::new(name, parameters)))
     }
 }
@@ -52,6 +61,15 @@ mod tests {
         assert_eq!(parameters.get("level"), Some(&json!(3)));
         assert_eq!(parameters.get("dict"), Some(&json!("abc")));
         assert_eq!(parameters.get("flag"), Some(&json!(true)));
+        for level in [23, 300, -131_073, i64::MAX] {
+            let refused = format!("zstd:level={level}").parse::<CodecArg>().unwrap_err();
+            assert_eq!(
+                refused,
+                format!("`level` of zstd is {level}, but levels are -131072 to 22")
+            );
+        }
+        assert!("zstd:level=22".parse::<CodecArg>().is_ok());
+        assert!("zstd:level=-131072".parse::<CodecArg>().is_ok());
         let CodecArg(spec) = "jxl:transcode,effort=4".parse().unwrap();
         let parameters = spec.parameters().unwrap();
         assert_eq!(parameters.get("transcode"), Some(&json!(true)));

@@ -99,7 +99,7 @@ impl Sink {
                 let place = file_in(dir, row, suffix);
                 let mut file = NewFile::create_from(pack, &place, *overwrite)?;
                 file.write(bytes)?;
-                file.publish()
+                file.publish_unsynced()
             }
         }
     }

@@ -377,7 +377,9 @@ pub(super) fn publish_locally(from: &Path, to: &Path, overwrite: bool) -> Result
     file.as_file().sync_all().map_err(OpsError::io(to, "cannot sync the file"))?;
     let published = if overwrite { file.persist(to) } else { file.persist_noclobber(to) };
     match published {
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            iac_writer::sync_folder(folder).map_err(OpsError::io(folder, "cannot sync the folder"))
+        }
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
             Err(OpsError::Exists { path: to.to_owned() })
         }

@@ -125,13 +125,13 @@ pub fn pack_raw(
     if sources.is_empty() {
         return Err(OpsError::usage("no files or folders to pack were named"));
     }
+    let codec = Registry::global()
+        .create_encoder(&options.codec)
+        .map_err(|source| OpsError::codec(out.display().to_string(), None, source))?;
     // The writer says so too, but only after all sources have been looked at.
     if !options.write.overwrite && out.exists() {
         return Err(OpsError::Write(WriteError::Exists { path: out.to_owned() }));
     }
-    let codec = Registry::global()
-        .create_encoder(&options.codec)
-        .map_err(|source| OpsError::codec(out.display().to_string(), None, source))?;
     let found = {
         let _task = Task::begin(progress, "looking for files", None);
         find::find(sources, out, options.recursive, progress)?
