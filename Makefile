@@ -109,6 +109,10 @@ bench: setup ## our own numbers (criterion)
 bench-compare: setup reference ## the reference packages and this workspace on the same bytes
 	cargo run --release -p iac-benches --bin compare -- $(ARGS)
 
+.PHONY: bench-field
+bench-field: setup ## other formats and this one on the same bytes (an environment of 0.6 GB)
+	cargo run --release -p iac-benches --bin compare -- --only field-4-60k,field-1k,field-text,field-f16,field-open,field-write $(ARGS)
+
 .PHONY: bench-arrays
 bench-arrays: setup ## stores of arrays beside array-format and zarrs, on the same numbers
 	cargo run --release --manifest-path benches/arrays/Cargo.toml -- $(ARGS)
@@ -116,4 +120,4 @@ bench-arrays: setup ## stores of arrays beside array-format and zarrs, on the sa
 .PHONY: clean
 clean: ## remove what was built, the virtual environment included
 	cargo clean
-	rm -rf .venv .venv-python .venv-compat fuzz/target fuzz/corpus fuzz/seeds fuzz/artifacts benches/arrays/target
+	rm -rf .venv .venv-peers .venv-python .venv-compat fuzz/target fuzz/corpus fuzz/seeds fuzz/artifacts benches/arrays/target

@@ -16,6 +16,7 @@ pub mod clock;
 pub mod codecs;
 pub mod dicom;
 pub mod features;
+pub mod field;
 pub mod fixed;
 pub mod frames;
 pub mod images;

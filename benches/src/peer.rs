@@ -14,6 +14,8 @@ use crate::clock::Sample;
 pub enum Program {
     /// The reference packages, under this Python.
     Reference(PathBuf),
+    /// The formats of the field, under the Python of their own environment.
+    Field(PathBuf),
     /// This program.
     Ours,
 }
@@ -29,13 +31,16 @@ impl Program {
         if let Some(python) = python {
             return Ok(Self::Reference(python.to_owned()));
         }
-        let script = crate_folder().join("../scripts/reference-env.sh");
-        let output = Command::new(script).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-        if !output.status.success() {
-            return Err("the environment with the reference packages could not be made".into());
-        }
-        let python = String::from_utf8(output.stdout)?;
-        Ok(Self::Reference(PathBuf::from(python.trim_end())))
+        Ok(Self::Reference(environment("reference-env.sh")?))
+    }
+
+    /// The formats of the field under the Python of their environment, which is made on first use.
+    ///
+    /// # Errors
+    ///
+    /// When the environment cannot be made.
+    pub fn field() -> Result<Self> {
+        Ok(Self::Field(environment("peers-env.sh")?))
     }
 
     /// Starts the program.
@@ -45,11 +50,15 @@ impl Program {
     /// When it does not start.
     pub fn start(&self) -> Result<Peer> {
         let mut command = match self {
-            Self::Reference(python) => {
+            Self::Reference(python) | Self::Field(python) => {
                 let mut command = Command::new(python);
                 // Bytecode files would lie in the source tree.
                 command.arg("-B");
-                command.arg(crate_folder().join("python/reference_bench.py"));
+                let script = match self {
+                    Self::Field(_) => "python/field_bench.py",
+                    _ => "python/reference_bench.py",
+                };
+                command.arg(crate_folder().join(script));
                 // Set on some machines for other programs; NumPy must choose for itself.
                 command.env_remove("OPENBLAS_CORETYPE");
                 command.env_remove("OPENBLAS_L2_SIZE");
@@ -134,6 +143,36 @@ impl Drop for Peer {
 pub fn number(answer: &Value, name: &str) -> Result<f64> {
     let value = answer.get(name).and_then(Value::as_f64);
     value.ok_or_else(|| format!("no number {name} in {answer}").into())
+}
+
+/// A member of a command that must be text.
+///
+/// # Errors
+///
+/// When it is not.
+pub fn text<'a>(command: &'a Value, name: &str) -> Result<&'a str> {
+    let value = command.get(name).and_then(Value::as_str);
+    value.ok_or_else(|| format!("the command has no text {name}").into())
+}
+
+/// A member of a command that must be a whole number.
+///
+/// # Errors
+///
+/// When it is not.
+pub fn integer(command: &Value, name: &str) -> Result<u64> {
+    let value = command.get(name).and_then(Value::as_u64);
+    value.ok_or_else(|| format!("the command has no number {name}").into())
+}
+
+/// The Python that a script prints.
+fn environment(script: &str) -> Result<PathBuf> {
+    let script = crate_folder().join("../scripts").join(script);
+    let output = Command::new(&script).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("{} could not make its environment", script.display()).into());
+    }
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
 }
 
 fn crate_folder() -> &'static Path {

@@ -33,6 +33,15 @@ pub fn peak_resident_bytes() -> Result<u64> {
     status("VmHWM")
 }
 
+/// Lets the kernel count the largest resident size anew.
+///
+/// # Errors
+///
+/// When `/proc` cannot be written.
+pub fn forget_peak() -> Result<()> {
+    Ok(fs::write("/proc/self/clear_refs", "5")?)
+}
+
 /// Bytes handed to `write` and its relatives, and bytes of dirtied page cache.
 ///
 /// # Errors

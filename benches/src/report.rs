@@ -6,6 +6,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::clock::Sample;
+use crate::field::Table;
 
 /// Measurements of one section by name, each one sample per round, per operation.
 #[derive(Debug, Default)]
@@ -93,7 +94,9 @@ struct Summary {
 }
 
 impl Sample {
-    const fn on(self, basis: Basis) -> f64 {
+    /// One of the two times.
+    #[must_use]
+    pub const fn on(self, basis: Basis) -> f64 {
         match basis {
             Basis::Cpu => self.cpu,
             Basis::Wall => self.wall,
@@ -227,7 +230,9 @@ struct Shown {
     goal: Option<(f64, bool)>,
 }
 
-fn median(sorted: &[f64]) -> Option<f64> {
+/// The middle of times that rise.
+#[must_use]
+pub fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 {
         return sorted.get(middle).copied();
@@ -236,7 +241,8 @@ fn median(sorted: &[f64]) -> Option<f64> {
 }
 
 /// Three significant digits.
-fn digits(value: f64) -> String {
+#[must_use]
+pub fn digits(value: f64) -> String {
     let precision = match value.abs() {
         v if v >= 99.95 => 0,
         v if v >= 9.995 => 1,
@@ -305,16 +311,29 @@ fn yes_or_no(reached: bool) -> String {
 }
 
 fn write_columns<const N: usize>(f: &mut fmt::Formatter<'_>, rows: &[[String; N]]) -> fmt::Result {
-    let mut widths = [0; N];
+    write_table(f, &rows.iter().map(|row| row.to_vec()).collect::<Vec<_>>())
+}
+
+/// Rows of cells below each other, the first column to the left and the others to the right.
+///
+/// # Errors
+///
+/// When the formatter takes no more.
+pub fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let mut widths = vec![0; columns];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.len().max(*width);
         }
     }
     for row in rows {
-        let mut text = format!("{:<width$}", row[0], width = widths[0]);
-        for (width, cell) in widths.iter().zip(row).skip(1) {
-            text.push_str(&format!("  {cell:>width$}"));
+        let mut text = String::new();
+        for (column, (width, cell)) in widths.iter().zip(row).enumerate() {
+            match column {
+                0 => text.push_str(&format!("{cell:<width$}")),
+                _ => text.push_str(&format!("  {cell:>width$}")),
+            }
         }
         writeln!(f, "  {}", text.trim_end())?;
     }
@@ -323,9 +342,10 @@ fn write_columns<const N: usize>(f: &mut fmt::Formatter<'_>, rows: &[[String; N]
 
 /// All sections in a form for programs.
 #[must_use]
-pub fn to_json(machine: &Value, settings: &Value, sections: &[Section]) -> Value {
+pub fn to_json(machine: &Value, settings: &Value, sections: &[Section], field: &[Table]) -> Value {
     let sections: Vec<Value> = sections.iter().map(Section::json).collect();
-    json!({"machine": machine, "settings": settings, "sections": sections})
+    let field: Vec<Value> = field.iter().map(Table::json).collect();
+    json!({"machine": machine, "settings": settings, "sections": sections, "field": field})
 }
 
 #[cfg(test)]

@@ -16,19 +16,26 @@ use iac_writer::{Table, build_pack_streaming};
 use serde_json::{Value, json};
 
 use crate::clock::measure;
+use crate::field::Side;
+use crate::peer::{integer, text};
 use crate::process::{own_bytes, peak_resident_bytes, resident_bytes, written_bytes};
 use crate::{Result, sample};
 
-/// Answers commands until the input ends: `open_first`, `open_memory`, `write` and
-/// `plain_write`.
+/// Answers commands until the input ends: `open_first`, `open_memory`, `write`,
+/// `plain_write` and others, and those of the comparison with the field.
 ///
 /// # Errors
 ///
 /// When input or output fail; failures of a command are answers.
 pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<()> {
+    let mut field = Side::default();
     for line in input.lines() {
-        let answer = answer(&serde_json::from_str(&line?)?)
-            .unwrap_or_else(|error| json!({"error": error.to_string()}));
+        let command: Value = serde_json::from_str(&line?)?;
+        let answer = match text(&command, "op") {
+            Ok(name) if name.starts_with("field_") => field.answer(&command),
+            _ => answer(&command),
+        };
+        let answer = answer.unwrap_or_else(|error| json!({"error": error.to_string()}));
         writeln!(output, "{answer}")?;
         output.flush()?;
     }
@@ -204,14 +211,4 @@ fn counted(path: &str, work: impl FnOnce() -> Result<()>) -> Result<Value> {
         "file": fs::metadata(Path::new(path))?.len(),
         "peak": peak_resident_bytes()?,
     }))
-}
-
-fn text<'a>(command: &'a Value, name: &str) -> Result<&'a str> {
-    let value = command.get(name).and_then(Value::as_str);
-    value.ok_or_else(|| format!("the command has no text {name}").into())
-}
-
-fn integer(command: &Value, name: &str) -> Result<u64> {
-    let value = command.get(name).and_then(Value::as_u64);
-    value.ok_or_else(|| format!("the command has no number {name}").into())
 }

@@ -13,6 +13,7 @@ use iac_benches::clinical::Clinical;
 use iac_benches::codecs::Codecs;
 use iac_benches::dicom::Dicom;
 use iac_benches::features::Features;
+use iac_benches::field::{self, Field, Records};
 use iac_benches::fixed::Fixed;
 use iac_benches::frames::Frames;
 use iac_benches::images::{self, Images};
@@ -43,7 +44,7 @@ struct Arguments {
     /// Repetitions of each measurement (five at least for figures that are quoted)
     #[arg(long)]
     rounds: Option<usize>,
-    /// Sections to measure: all, if none is named
+    /// Sections to measure: all but those of the field, if none is named
     #[arg(long, value_delimiter = ',', value_parser = SECTIONS)]
     only: Vec<String>,
     /// Folder for the packs (about 5 GiB while it runs); default: the system's temporary folder
@@ -63,7 +64,7 @@ struct Arguments {
     serve: bool,
 }
 
-const SECTIONS: [&str; 22] = [
+const SECTIONS: [&str; 28] = [
     "reads-1k",
     "reads-4-60k",
     "open-200k",
@@ -86,6 +87,12 @@ const SECTIONS: [&str; 22] = [
     "object-store",
     "wsi",
     "wsi-import",
+    "field-4-60k",
+    "field-1k",
+    "field-text",
+    "field-f16",
+    "field-open",
+    "field-write",
 ];
 
 enum Task {
@@ -106,6 +113,7 @@ enum Task {
     Objects(Objects),
     Slides(Slides),
     SlideImports(SlideImports),
+    Field(Field),
 }
 
 fn main() -> Result<()> {
@@ -113,7 +121,10 @@ fn main() -> Result<()> {
     if arguments.serve {
         return serve::serve(std::io::stdin().lock(), std::io::stdout().lock());
     }
-    let reference = if arguments.no_reference {
+    // The formats of the field have an environment of their own, with the reference in it.
+    let field_alone =
+        !arguments.only.is_empty() && arguments.only.iter().all(|only| only.starts_with("field-"));
+    let reference = if arguments.no_reference || field_alone {
         None
     } else {
         Some(Program::reference(arguments.python.as_deref())?)
@@ -123,8 +134,11 @@ fn main() -> Result<()> {
     let machine = process::machine();
     println!("machine: {machine}");
     let mut sections: Vec<Section> = Vec::new();
+    let mut tables: Vec<field::Table> = Vec::new();
     for (name, task) in SECTIONS.iter().zip(tasks(arguments.quick, rounds)) {
-        if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == name) {
+        let wanted = arguments.only.iter().any(|only| only == name);
+        // The field has an environment of its own, which is large: by name only.
+        if !wanted && (!arguments.only.is_empty() || name.starts_with("field-")) {
             continue;
         }
         let (folder, reference) = (&folder, reference.as_ref());
@@ -148,6 +162,12 @@ fn main() -> Result<()> {
             Task::Objects(objects) => objects.run(folder)?,
             Task::Slides(slides) => slides.run(folder, reference)?,
             Task::SlideImports(imports) => imports.run(folder, reference)?,
+            Task::Field(field) => {
+                let table = field.run(folder, &Program::field()?)?;
+                println!("{table}");
+                tables.push(table);
+                Vec::new()
+            }
         };
         for section in measured {
             println!("{section}");
@@ -162,14 +182,14 @@ fn main() -> Result<()> {
     if let Some(path) = &arguments.json {
         let settings =
             json!({"quick": arguments.quick, "rounds": rounds, "load_at_end": load_at_end});
-        let text = format!("{:#}\n", to_json(&machine, &settings, &sections));
+        let text = format!("{:#}\n", to_json(&machine, &settings, &sections, &tables));
         std::fs::write(path, text)?;
     }
     Ok(())
 }
 
 /// What is measured, in the order of [`SECTIONS`].
-fn tasks(quick: bool, rounds: usize) -> [Task; 22] {
+fn tasks(quick: bool, rounds: usize) -> [Task; 28] {
     let part = if quick { 16 } else { 1 };
     let kilobyte = Reads {
         title: "random batches of 256, records of 900 to 1,100 bytes",
@@ -312,6 +332,55 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 22] {
         rounds: rounds.min(3),
     };
     let imports = SlideImports { edge: if quick { 2048 } else { 8192 }, rounds: rounds.min(3) };
+    let opaque = Field {
+        title: "the field, records of 4 to 60 KiB",
+        records: Records::Opaque((1 << 29) / part, sample::TILES),
+        task: field::Task::Read,
+        who: field::RAW,
+        goals: field::Goal::RAW,
+        batches: if quick { 4 } else { 24 },
+        rounds: rounds.min(5),
+        limit: if quick { 0.1 } else { 0.5 },
+    };
+    let kilobytes = Field {
+        title: "the field, records of 900 to 1,100 bytes",
+        records: Records::Opaque((1 << 28) / part, sample::KILOBYTE),
+        batches: if quick { 20 } else { 200 },
+        ..opaque
+    };
+    let texts = Field {
+        title: "the field, texts of 200 to 2,000 bytes, zstd 3",
+        records: Records::Texts(if quick { 4000 } else { 60_000 }),
+        who: field::TEXTS,
+        goals: field::Goal::TEXTS,
+        batches: if quick { 10 } else { 200 },
+        ..opaque
+    };
+    let halves = Field {
+        title: "the field, rows of 1,024 x float16",
+        records: Records::Halves(if quick { 12_500 } else { 200_000 }, 1024),
+        who: field::ROWS,
+        goals: field::Goal::ROWS,
+        batches: if quick { 40 } else { 400 },
+        ..opaque
+    };
+    let opened = Field {
+        title: "the field, opened",
+        records: Records::Tiny(200_000 / part),
+        task: field::Task::Open,
+        who: field::OPENED,
+        goals: field::Goal::OPENED,
+        ..opaque
+    };
+    let written = Field {
+        title: "written with syncing and without, beside plain writing",
+        records: Records::Opaque((1 << 30) / part, sample::TILES),
+        task: field::Task::Write,
+        who: field::WRITERS,
+        goals: field::Goal::WRITERS,
+        rounds,
+        ..opaque
+    };
     [
         Task::Reads(kilobyte),
         Task::Reads(tiles),
@@ -335,5 +404,11 @@ fn tasks(quick: bool, rounds: usize) -> [Task; 22] {
         Task::Objects(objects),
         Task::Slides(slides),
         Task::SlideImports(imports),
+        Task::Field(opaque),
+        Task::Field(kilobytes),
+        Task::Field(texts),
+        Task::Field(halves),
+        Task::Field(opened),
+        Task::Field(written),
     ]
 }
