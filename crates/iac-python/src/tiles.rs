@@ -227,8 +227,11 @@ pub(crate) fn build_tiles_from_records(
     let size = TileSize { width: tile_size.0, height: tile_size.1 };
     let builder =
         tiling.builder(&writing).header(members(header, "extra_header")?).check_payloads(check);
-    interruptible(py, |_| builder.build_from_records(&records, &payloads, size, &output))?
-        .raise()?;
+    interruptible(py, |cancel| {
+        let watch = Watch::new(cancel, None);
+        builder.build_from_records_with(&records, &payloads, size, &output, &watch)
+    })?
+    .raise()?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use iac_codec::{CodecSpec, Limits, Parameters, Registry, SampleType};
 use iac_ops::ordered::{Bounds, for_each_ordered};
-use iac_ops::{OpsError, Progress};
+use iac_ops::{NoProgress, OpsError, Progress};
 use iac_writer::{PackWriter, WriteError, WriteOptions, WriteSummary};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -397,6 +397,23 @@ impl TilePackBuilder {
         tile_size: TileSize,
         output: impl AsRef<Path>,
     ) -> Result<TileSummary> {
+        self.build_from_records_with(records, payloads, tile_size, output, &NoProgress)
+    }
+
+    /// The same, which can be stopped. Nothing is left then.
+    ///
+    /// # Errors
+    ///
+    /// As [`build_from_records`](Self::build_from_records), and an error that
+    /// [`is_cancelled`](AdapterError::is_cancelled) when `progress` asks to stop.
+    pub fn build_from_records_with<P: AsRef<[u8]>>(
+        &self,
+        records: &[TileRecord],
+        payloads: &[P],
+        tile_size: TileSize,
+        output: impl AsRef<Path>,
+        progress: &dyn Progress,
+    ) -> Result<TileSummary> {
         let output = output.as_ref();
         let mut table = RecordTable::new();
         records.iter().try_for_each(|record| table.push(record))?;
@@ -419,7 +436,7 @@ impl TilePackBuilder {
         let encoder = Encoder::Stored;
         let plan = self.plan(&records, &found, &encoder)?;
         if self.check_payloads {
-            self.look_at_payloads(&records, payloads, tile_size)?;
+            self.look_at_payloads(&records, payloads, tile_size, progress)?;
         }
         let mut writer = PackWriter::with_index(
             output,
@@ -429,6 +446,7 @@ impl TilePackBuilder {
             &self.write,
         )?;
         for payload in payloads {
+            check_cancelled(progress)?;
             writer.push(payload)?;
         }
         let written = writer.finish()?;
@@ -440,12 +458,14 @@ impl TilePackBuilder {
         records: &CheckedRecords,
         payloads: &[P],
         size: TileSize,
+        progress: &dyn Progress,
     ) -> Result<()> {
         // A build without the codec can still write what others have encoded.
         let Ok(codec) = Registry::global().create(&CodecSpec::new("jxl", Parameters::new())) else {
             return Ok(());
         };
         for (row, payload) in (0_u64..).zip(payloads) {
+            check_cancelled(progress)?;
             let at = |reason: String| {
                 let id = short(records.id(row));
                 AdapterError::records(row, None, format!("the payload of tile \"{id}\" {reason}"))
