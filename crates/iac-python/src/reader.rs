@@ -92,12 +92,7 @@ impl Reader {
     }
 
     /// The stored bytes of a row.
-    fn stored<'py>(
-        &self,
-        py: Python<'py>,
-        open: &Open,
-        row: u64,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    fn stored<'py>(&self, py: Python<'py>, open: &Open, row: u64) -> PyResult<Bound<'py, PyBytes>> {
         if let Some(data) = open.mapped().raise()? {
             return fresh::record(py, &open.pack, data, row, self.check_crc);
         }

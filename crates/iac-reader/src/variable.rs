@@ -301,9 +301,7 @@ impl VariableRecordPack {
     pub fn read(&self, row: u64) -> Result<Bytes> {
         match self.decoding()? {
             None => self.pack.read(row),
-            Some(decoding) => {
-                self.pack.inner.content.guarded_lately(|| decoding.one(row))
-            }
+            Some(decoding) => self.pack.inner.content.guarded_lately(|| decoding.one(row)),
         }
     }
 

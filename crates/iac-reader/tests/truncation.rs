@@ -45,6 +45,11 @@ fn cut(path: &Path, bytes: u64) {
     OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
 }
 
+/// Lets the time pass in which reads of single records rely on the size that was seen last.
+fn wait_beyond_a_tick() {
+    std::thread::sleep(std::time::Duration::from_millis(50));
+}
+
 /// Runs one scene in a child process.
 fn run(scene: &str) -> ExitStatus {
     let folder = tempfile::tempdir().unwrap();
@@ -72,7 +77,29 @@ fn scene_in_a_child_process() {
             let pack = PackReader::open(&path).unwrap();
             pack.read(0).unwrap();
             cut(&path, 100_000);
+            wait_beyond_a_tick();
             expect_io(&pack, &rows);
+        }
+        "read just after the cut, guarded" => {
+            iac_reader::guard::install().unwrap();
+            let whole = std::fs::read(&path).unwrap();
+            for _ in 0..20 {
+                std::fs::remove_file(&path).unwrap();
+                std::fs::write(&path, &whole).unwrap();
+                let pack = PackReader::open(&path).unwrap();
+                pack.read(0).unwrap();
+                cut(&path, 100_000);
+                // Whether or not the size is asked for: what is lost is noticed.
+                for row in [RECORDS - 1, 0, RECORDS - 1] {
+                    match pack.read(row) {
+                        Ok(record) => assert!(row == 0 && record.iter().all(|byte| *byte == 1)),
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "{error}"),
+                    }
+                }
+                wait_beyond_a_tick();
+                assert_eq!(pack.read(0).unwrap_err().kind(), ErrorKind::Io);
+                assert_eq!(pack.check_intact_lately().unwrap_err().kind(), ErrorKind::Io);
+            }
         }
         "tables after the cut, mapped" => {
             let pack = PackReader::open(&path).unwrap();
@@ -188,7 +215,11 @@ fn a_read_after_the_cut_is_an_io_error() {
 
 #[test]
 fn the_guard_keeps_the_process_alive() {
-    for scene in ["touch views after the cut, guarded", "cut during reads, guarded"] {
+    for scene in [
+        "touch views after the cut, guarded",
+        "read just after the cut, guarded",
+        "cut during reads, guarded",
+    ] {
         let status = run(scene);
         assert!(status.success(), "{scene}: {status}");
     }
