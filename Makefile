@@ -57,11 +57,23 @@ wheel: setup ## the Python package for Linux x86-64 with all codecs, in target/w
 lint: setup ## format, clippy with warnings as errors, licences
 	cargo fmt --all --check
 	cargo clippy --profile $(PROFILE) --workspace --all-targets $(FULL) -- -D warnings
-	@if cargo deny --version >/dev/null 2>&1; then \
-		cargo deny check licenses bans sources; \
-	else \
-		echo 'lint: cargo-deny is not installed, licences and sources were not checked' >&2; \
-	fi
+	scripts/deny.sh
+
+.PHONY: deny
+deny: setup ## licences, sources and bans of all dependencies, and advisories where their database can be reached
+	scripts/deny.sh advisories
+
+.PHONY: valgrind
+valgrind: setup ## memcheck over the native codecs, helgrind over decoding on several threads (needs valgrind)
+	PROFILE=$(PROFILE) scripts/valgrind.sh
+
+.PHONY: sanitize
+sanitize: setup ## tests of format, reader, writer and codecs in Rust under AddressSanitizer and LeakSanitizer
+	scripts/sanitize.sh
+
+.PHONY: miri
+miri: setup ## tests of the crate that parses, under Miri (needs a nightly toolchain with it)
+	scripts/miri.sh
 
 .PHONY: doc
 doc: setup ## the API documentation, warnings as errors
@@ -99,6 +111,9 @@ soak: setup reference ## property tests and fuzzing for much longer than in chec
 	$(CARGO_TEST) -p iac-cli --features full --test tiles_killed -- --ignored --nocapture
 	$(CARGO_TEST) -p iac-array --test kills -- --ignored --nocapture
 	$(CARGO_TEST) -p iac-interop --features zarr --test arrays
+	IAC_SOAK_KILLS=600 $(CARGO_TEST) -p iac-cli --features full --test crash -- --include-ignored --nocapture --test-threads=1
+	IAC_SOAK_KILLS=300 $(CARGO_TEST) -p iac-writer --test kills -- --nocapture
+	IAC_SOAK_SECONDS=60 $(CARGO_TEST) -p iac-reader --test crowd -- --nocapture
 	scripts/fuzz.sh $(SOAK_SECONDS)
 
 .PHONY: bench

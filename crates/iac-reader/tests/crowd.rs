@@ -115,13 +115,13 @@ fn threads_and_forked_processes_read_the_same_pack_at_once() {
         if child == 0 {
             // SAFETY: plain system calls.
             unsafe { libc::alarm(u32::try_from(seconds().as_secs()).unwrap() + 120) };
-            let done = std::panic::catch_unwind(|| {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 std::thread::scope(|scope| {
                     let other =
                         scope.spawn(|| read_until(end, &path, &shared, number as u64 * 2 + 900));
                     read_until(end, &path, &shared, number as u64 * 2 + 901) + other.join().unwrap()
                 })
-            });
+            }));
             // SAFETY: nothing of the parent's is cleaned up here.
             unsafe { libc::_exit(i32::from(!done.is_ok_and(|compared| compared > 0))) };
         }
