@@ -63,18 +63,6 @@ lint: setup ## format, clippy with warnings as errors, licences
 deny: setup ## licences, sources and bans of all dependencies, and advisories where their database can be reached
 	scripts/deny.sh advisories
 
-.PHONY: valgrind
-valgrind: setup ## memcheck over the native codecs, helgrind over decoding on several threads (needs valgrind)
-	PROFILE=$(PROFILE) scripts/valgrind.sh
-
-.PHONY: sanitize
-sanitize: setup ## tests of format, reader, writer and codecs in Rust under AddressSanitizer and LeakSanitizer
-	scripts/sanitize.sh
-
-.PHONY: miri
-miri: setup ## tests of the crate that parses, under Miri (needs a nightly toolchain with it)
-	scripts/miri.sh
-
 .PHONY: doc
 doc: setup ## the API documentation, warnings as errors
 	RUSTDOCFLAGS='-D warnings' cargo doc --profile $(PROFILE) --workspace --no-deps $(FULL)
