@@ -85,7 +85,7 @@ fuzz-smoke: setup ## every fuzz target for the same inputs each time
 	scripts/fuzz.sh smoke
 
 .PHONY: check
-check: lint test doc features fuzz-smoke ## all that continuous integration runs
+check: lint test doc features fuzz-smoke bench-guard ## all that continuous integration runs
 
 .PHONY: fuzz
 fuzz: setup ## one fuzz target for longer: make fuzz TARGET=pack TIME=600
@@ -115,6 +115,16 @@ bench-compare: setup reference ## the reference packages and this workspace on t
 .PHONY: bench-field
 bench-field: setup ## other formats and this one on the same bytes (an environment of 0.6 GB)
 	cargo run --release -p iac-benches --bin compare -- --only field-4-60k,field-1k,field-text,field-f16,field-open,field-write $(ARGS)
+
+# Built as the tests are, so that nothing is compiled again.
+.PHONY: bench-guard
+bench-guard: setup ## instructions of hot paths beside those on record (ARGS=--record records them)
+	cargo build --profile $(PROFILE) --workspace $(FULL) --bin guard
+	$${CARGO_TARGET_DIR:-target}/$(PROFILE)/guard $(ARGS)
+
+.PHONY: bench-scale
+bench-scale: setup ## very large packs and many of them, with the pictures of docs/performance.md
+	cargo run --release -p iac-benches --bin scale -- $(ARGS)
 
 .PHONY: bench-arrays
 bench-arrays: setup ## stores of arrays beside array-format and zarrs, on the same numbers

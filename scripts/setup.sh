@@ -44,6 +44,8 @@ have cmake || packages+=(cmake)
 have nasm || packages+=(nasm)
 # What volumes are compared with in the tests.
 have dcm2niix || packages+=(dcm2niix)
+# What counts instructions (make bench-guard).
+have valgrind || packages+=(valgrind)
 venv_works || packages+=(python3 python3-venv)
 rust_missing=false
 if ! rust_works; then
@@ -54,7 +56,7 @@ fi
 if [ ${#packages[@]} -gt 0 ]; then
     if ! have apt-get; then
         say "this system has no apt-get; please install what is missing and run this again:"
-        say "  C and C++17 compiler, make, cmake, nasm, dcm2niix, python3 with venv, curl"
+        say "  C and C++17 compiler, make, cmake, nasm, dcm2niix, valgrind, python3 with venv, curl"
         die "  missing, by Debian's names: ${packages[*]}"
     fi
     as_root=()
