@@ -3,6 +3,7 @@
 #![allow(
     clippy::print_stdout,
     clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
     reason = "a program that reports, and reckons with numbers of its own"
 )]
 

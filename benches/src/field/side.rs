@@ -176,7 +176,7 @@ impl Side {
         };
         VariablePackBuilder::new("benchmark", index.clone())
             .codec(codec.codec()?)
-            .options(options.clone())
+            .options(*options)
             // Every side compresses on one thread, as the others have no other way.
             .workers(NonZeroUsize::new(1))
             .build_streaming(path, records)?;
