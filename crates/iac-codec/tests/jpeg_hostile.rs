@@ -190,3 +190,21 @@ fn parts_of_tiff_files_that_lack_later_scans_are_refused() {
     let padded = [&stream[..], &[0]].concat();
     assert_eq!(decoder.decode_image(&padded, &DecodeOptions::default()).unwrap(), whole);
 }
+
+#[test]
+fn unknown_revisions_of_jfif_change_no_pixel() {
+    let options = JpegOptions::default().with_quality(60);
+    let image = smooth(shape(17, 19, 3), 8, 3);
+    let stream = options.codec().unwrap().encode_image(&image.as_view()).unwrap();
+    let at = stream.windows(5).position(|five| five == b"JFIF\0").unwrap();
+    assert_eq!(stream[at + 5], 1);
+    for major in [0, 2, 255] {
+        let mut altered = stream.clone();
+        altered[at + 5] = major;
+        for decoder in decoders() {
+            let options = DecodeOptions::default();
+            let expected = decoder.decode_image(&stream, &options).unwrap();
+            assert!(decoder.decode_image(&altered, &options).unwrap() == expected, "{major}");
+        }
+    }
+}

@@ -17,7 +17,7 @@ const DAC: u8 = 0xCC;
 const JPG: u8 = 0xC8;
 const DNL: u8 = 0xDC;
 const TEM: u8 = 0x01;
-const APP0: u8 = 0xE0;
+pub(super) const APP0: u8 = 0xE0;
 const APP14: u8 = 0xEE;
 
 /// The largest height and width that libjpeg, and so every reader of the format, takes.

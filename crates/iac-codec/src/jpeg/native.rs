@@ -13,12 +13,13 @@
 //! microsecond.
 #![allow(unsafe_code)]
 
+use std::borrow::Cow;
 use std::ffi::{CStr, c_int};
 use std::ptr::{self, NonNull};
 
 use turbojpeg_sys as sys;
 
-use super::marker::{Header, Process, unsupported};
+use super::marker::{APP0, Header, Process, Walk, unsupported};
 use super::options::{JpegOptions, Subsampling};
 use super::{NAME, damaged, max_scans, too_many_scans};
 use crate::codec::u64_len;
@@ -112,6 +113,30 @@ fn decode_error(failure: &Failure, header: &Header, limits: &Limits) -> CodecErr
     damaged(words.clone())
 }
 
+/// The stream with JFIF markers of a revision that the library knows.
+///
+/// It warns of others, which would stop a decoder that takes warnings for damage, although no pixel
+/// depends on the revision.
+fn of_known_revision(stream: &[u8], scan_at: usize) -> Cow<'_, [u8]> {
+    let mut stream = Cow::Borrowed(stream);
+    let mut at = 2;
+    while at < scan_at {
+        let mut walk = Walk::new(&stream, at, true);
+        let Ok(segment) = walk.next_segment() else { break };
+        at = walk.position();
+        let body = stream.get(segment.body.clone()).unwrap_or_default();
+        let is_jfif = body.starts_with(b"JFIF\0") && body.len() >= 14;
+        if segment.marker == APP0
+            && is_jfif
+            && body.get(5) != Some(&1)
+            && let Some(major) = stream.to_mut().get_mut(segment.body.start.saturating_add(5))
+        {
+            *major = 1;
+        }
+    }
+    stream
+}
+
 /// Decodes a stream into a place that its header was read for.
 ///
 /// The place has the size that `scale` gives; lossless streams have no other than the full one.
@@ -123,6 +148,7 @@ pub(super) fn decode(
     limits: &Limits,
     out: SamplesMut<'_>,
 ) -> Result<()> {
+    let stream = &*of_known_revision(stream, header.scan_at);
     let handle = Handle::new(sys::TJINIT_TJINIT_DECOMPRESS).ok_or_else(no_handle)?;
     let fail = |failure: Failure| decode_error(&failure, header, limits);
     let passed = |result: c_int| -> Result<()> {
