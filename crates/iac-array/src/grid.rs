@@ -269,6 +269,10 @@ impl Grid {
 
     /// The coordinates of the chunks that hold selected elements, row-major.
     pub(crate) fn touched(&self, selection: &Selection) -> Result<Vec<Vec<u64>>> {
+        // Whatever the other axes have: of an array without elements no chunk is wanted.
+        if selection.count.contains(&0) {
+            return Ok(Vec::new());
+        }
         let mut ranges = Vec::with_capacity(self.shape.len());
         for (axis, chunk) in self.chunk.iter().enumerate() {
             let at = |values: &[u64]| values.get(axis).copied().unwrap_or(0);
@@ -283,6 +287,9 @@ impl Grid {
             // Steps wider than a chunk leave whole chunks out.
             let mut along: Vec<u64> = Vec::new();
             if step > *chunk {
+                if count > MAX_TOUCHED {
+                    return Err(too_many(count));
+                }
                 along.extend((0..count).filter_map(|k| {
                     start.saturating_add(k.saturating_mul(step)).checked_div(*chunk)
                 }));
@@ -358,5 +365,21 @@ mod tests {
         assert!(Selection::new("a", &[10], &[0], &[4], Some(&[3])).is_ok());
         assert!(Selection::new("a", &[10], &[0], &[5], Some(&[3])).is_err());
         assert!(Selection::new("a", &[10], &[0], &[2], Some(&[0])).is_err());
+    }
+
+    #[test]
+    fn of_no_elements_no_chunk_is_wanted_whatever_the_other_axes_have() {
+        for shape in [[1 << 40, 0], [0, 1 << 40]] {
+            let grid = Grid::new(&shape, &[1, 1]).unwrap();
+            let all = Selection::new("a", &shape, &[0, 0], &shape, None).unwrap();
+            assert!(grid.touched(&all).unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn wide_steps_over_endless_axes_are_refused_before_they_are_listed() {
+        let grid = Grid::new(&[1 << 60], &[1]).unwrap();
+        let many = Selection::new("a", &[1 << 60], &[0], &[1 << 58], Some(&[4])).unwrap();
+        assert!(matches!(grid.touched(&many).unwrap_err(), ArrayError::TooLarge { .. }));
     }
 }
