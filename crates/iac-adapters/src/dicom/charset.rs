@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
+use dicom_core::VR;
 use encoding_rs::{
     EUC_JP, EUC_KR, Encoding, GB18030, GBK, ISO_8859_2, ISO_8859_3, ISO_8859_4, ISO_8859_5,
     ISO_8859_6, ISO_8859_7, ISO_8859_8, ISO_8859_15, WINDOWS_874, WINDOWS_1254,
 };
+
+use super::encode::CHARACTER_SET;
+use super::object::{DataSet, Element};
+use super::text::is_text;
 
 const ESC: u8 = 0x1B;
 const REPLACEMENT: char = '\u{FFFD}';
@@ -71,6 +76,18 @@ impl Default for Charset {
 }
 
 impl Charset {
+    /// The sets that a data set names, if it names any.
+    pub(crate) fn of(data: &DataSet) -> Option<Self> {
+        data.get(CHARACTER_SET).and_then(Self::of_element)
+    }
+
+    /// The sets that an element names. One that claims to hold numbers names none: what is no
+    /// number is not among the members of the metadata, where readers look for it.
+    pub(crate) fn of_element(element: &Element) -> Option<Self> {
+        let is_name = is_text(element.vr) || element.vr == VR::UN;
+        element.bytes().filter(|_| is_name).map(|value| Self::from_value(value))
+    }
+
     /// The sets that a value of Specific Character Set names. Unknown terms are read as the default
     /// repertoire.
     pub(crate) fn from_value(bytes: &[u8]) -> Self {

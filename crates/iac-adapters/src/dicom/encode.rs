@@ -120,12 +120,11 @@ impl Encoder<'_> {
     }
 
     fn charset(&self, data: &DataSet, outer: &Charset) -> Charset {
-        match data.bytes(CHARACTER_SET) {
-            // Texts of the file meta are always in the default repertoire.
-            _ if self.scope == "file_meta" => Charset::default(),
-            Some(value) => Charset::from_value(value),
-            None => outer.clone(),
+        // Texts of the file meta are always in the default repertoire.
+        if self.scope == "file_meta" {
+            return Charset::default();
         }
+        Charset::of(data).unwrap_or_else(|| outer.clone())
     }
 
     fn item(&mut self, data: &DataSet, outer: &Charset) -> Value {

@@ -12,7 +12,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::build::SkippedInput;
 use super::charset::Charset;
-use super::encode::CHARACTER_SET;
 use super::inputs::{DicomInput, DicomInputs, MEDIA_DIRECTORY};
 use super::object::DataSet;
 use super::ordered::for_each_ordered;
@@ -25,8 +24,7 @@ const PATIENT_ID: Tag = Tag(0x0010, 0x0020);
 const ISSUER: Tag = Tag(0x0010, 0x0021);
 
 fn value(data: &DataSet, tag: Tag) -> Option<String> {
-    let charset =
-        data.bytes(CHARACTER_SET).map_or_else(Charset::default, |it| Charset::from_value(it));
+    let charset = Charset::of(data).unwrap_or_default();
     let parts = text::parts(VR::LO, data.bytes(tag)?, &charset);
     Some(parts.join("\\")).filter(|text| !text.is_empty())
 }

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::charset::Charset;
 use super::deid::{DeidReport, Deidentifier};
-use super::encode::{self, CHARACTER_SET, Encoded};
+use super::encode::{self, Encoded};
 use super::fault::{Fault, Result};
 use super::geometry::Place;
 use super::inputs::{DicomInput, MEDIA_DIRECTORY};
@@ -355,8 +355,7 @@ pub(crate) fn instance_number(data: &DataSet) -> Result<i32> {
 }
 
 pub(crate) fn description(data: &DataSet) -> String {
-    let charset =
-        data.bytes(CHARACTER_SET).map_or_else(Charset::default, |it| Charset::from_value(it));
+    let charset = Charset::of(data).unwrap_or_default();
     let bytes = data.bytes(SERIES_DESCRIPTION);
     bytes.map_or_else(String::new, |bytes| super::text::parts(VR::LO, bytes, &charset).join("\\"))
 }

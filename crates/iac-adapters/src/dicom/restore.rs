@@ -55,7 +55,7 @@ pub(crate) fn charset_of(value: Option<&Value>) -> Result<Option<Charset>> {
     };
     let element = element("00080005", value, &Charset::default(), MAX_NESTING, &no_bulk)?;
     debug_assert_eq!(element.tag, CHARACTER_SET);
-    Ok(element.bytes().map(|bytes| Charset::from_value(bytes)))
+    Ok(Charset::of_element(&element))
 }
 
 /// An item of a sequence, so many levels deep.

@@ -48,6 +48,16 @@ fn altered_bytes_never_end_the_process() {
     }
 }
 
+#[test]
+fn a_character_set_that_claims_to_be_a_number_loses_no_text() {
+    let mut file = read("charset_iso2022_ir87");
+    let at = file.windows(6).position(|six| six == b"\x08\0\x05\0CS").unwrap();
+    for vr in [b"IS", b"DS", b"US"] {
+        file[at + 4..at + 6].copy_from_slice(vr);
+        check_metadata(&parse(&file).unwrap());
+    }
+}
+
 /// Whatever an object holds comes back from its metadata to the byte.
 fn check_metadata(file: &DicomFile) {
     let json = file.metadata_json();

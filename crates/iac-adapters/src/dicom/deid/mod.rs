@@ -248,7 +248,6 @@ impl Deidentifier {
     }
 
     fn charset_of(data: &DataSet, outer: &Charset) -> Charset {
-        data.bytes(super::encode::CHARACTER_SET)
-            .map_or_else(|| outer.clone(), |value| Charset::from_value(value))
+        Charset::of(data).unwrap_or_else(|| outer.clone())
     }
 }

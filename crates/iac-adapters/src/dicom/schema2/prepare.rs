@@ -22,7 +22,7 @@ use super::source::{self, FrameCounts, Frames, PixelSource};
 use super::spool::{Permits, Place, SharedSpool};
 use crate::dicom::charset::Charset;
 use crate::dicom::deid::Deidentifier;
-use crate::dicom::encode::{self, CHARACTER_SET};
+use crate::dicom::encode;
 use crate::dicom::fault::{Fault, Result};
 use crate::dicom::geometry;
 use crate::dicom::object::{DataSet, Element, PIXEL_DATA};
@@ -245,10 +245,7 @@ fn prepare(
     place.instance_number = instance_number;
     let patient = patient::patient_id(&object.data);
     let series_description = description(&object.data);
-    let charset = object
-        .data
-        .bytes(CHARACTER_SET)
-        .map_or_else(Charset::default, |value| Charset::from_value(value));
+    let charset = Charset::of(&object.data).unwrap_or_default();
     // One that is empty or damaged is an element like any other.
     let has_groups = object.data.get(PER_FRAME).and_then(Element::items);
     let has_groups = has_groups.is_some_and(|items| !items.is_empty());

@@ -297,7 +297,7 @@ fn color(item: &DataSet) -> Option<[u8; 3]> {
 }
 
 pub(super) fn charset(data: &DataSet) -> Charset {
-    data.bytes(Tag(0x0008, 0x0005)).map_or_else(Charset::default, |it| Charset::from_value(it))
+    Charset::of(data).unwrap_or_default()
 }
 
 /// A text in the character set of its object.
