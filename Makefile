@@ -96,6 +96,7 @@ fuzz: setup ## one fuzz target for longer: make fuzz TARGET=pack TIME=600
 soak: setup reference ## property tests and fuzzing for much longer than in check
 	IAC_TEXT_SOAK_BYTES=1000000000 $(CARGO_TEST) -p iac-adapters --features iac-codec/full --test text_memory -- --nocapture
 	PROPTEST_CASES=20000 IAC_TABLE_DAMAGE_ROUNDS=100000 $(CARGO_TEST) --workspace $(FULL)
+	IAC_FLIPS=full $(CARGO_TEST) -p iac-adapters --features iac-codec/full,dicom,wsi-import,jxl --test flips -- --nocapture
 	$(CARGO_TEST) -p iac-cli --features full --test tiles_killed -- --ignored --nocapture
 	$(CARGO_TEST) -p iac-array --test kills -- --ignored --nocapture
 	$(CARGO_TEST) -p iac-interop --features zarr --test arrays

@@ -158,7 +158,7 @@ fn numbers_of_a_batch_are_compared_with_what_is_there() {
 
 #[test]
 fn body_lengths_are_compared_with_the_stream() {
-    for length in [-1, i64::MAX, 1 << 40, 6216 + 9] {
+    for length in [-1, i64::MAX, 1 << 40, 1 << 50, 6216 + 9] {
         let mut stream = one_column();
         // The number also stands in the buffer (behind a zero offset), so look for it elsewhere.
         let place = (8..stream.len() - 8)

@@ -112,6 +112,13 @@ mod tests {
     }
 
     #[test]
+    fn numbers_behind_letters_beyond_ascii_are_found() {
+        let aperio =
+            Aperio::parse("Aperio Image Library\r\n700x500|User = Zoë µ \u{FFFD}|MPP = 0.25");
+        assert_eq!(aperio.unwrap().mpp(), Some(0.25));
+    }
+
+    #[test]
     fn associated_images_are_named_by_the_second_line() {
         assert_eq!(Aperio::associated("Aperio Image\r\nlabel 387x463"), Some("label"));
         assert_eq!(Aperio::associated("Aperio Image\r\nmacro 1280x431"), Some("macro"));
