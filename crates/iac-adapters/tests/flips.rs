@@ -105,11 +105,8 @@ fn slides() -> Vec<(String, Vec<u8>)> {
 fn goldens() -> Vec<(String, Vec<u8>)> {
     let mut paths = Vec::new();
     files_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"), ".iac", &mut paths);
-    if is_full() {
-        match std::env::var_os("IAC_FIXTURES") {
-            Some(fixtures) => files_below(Path::new(&fixtures), ".iac", &mut paths),
-            None => println!("without further fixtures: IAC_FIXTURES is not set"),
-        }
+    if let Some(fixtures) = std::env::var_os("IAC_FIXTURES").filter(|_| is_full()) {
+        files_below(Path::new(&fixtures), ".iac", &mut paths);
     }
     let read = |path: &PathBuf| (path.display().to_string(), std::fs::read(path).unwrap());
     paths.iter().map(read).chain(slides()).collect()
@@ -248,6 +245,9 @@ fn places(bytes: &[u8]) -> Vec<usize> {
 
 #[test]
 fn altered_goldens_give_errors_or_the_same_records() {
+    if is_full() && std::env::var_os("IAC_FIXTURES").is_none() {
+        println!("without further packs: IAC_FIXTURES is not set");
+    }
     let mut numbers = Numbers(20_240_917);
     let (mut packs, mut small, mut runs) = (0, 0, 0_u64);
     let started = Instant::now();
@@ -295,9 +295,9 @@ fn altered_and_cut_public_dicom_files_never_end_the_process() {
         for _ in 0..if is_full() { 2000 } else { 10 } {
             let mut altered = bytes.clone();
             // Headers lie in front, and most of a file is pixels.
-            let end = if runs % 4 == 0 { bytes.len() } else { bytes.len().min(4096) };
+            let end = if runs.is_multiple_of(4) { bytes.len() } else { bytes.len().min(4096) };
             let at = numbers.below(end);
-            if runs % 5 == 0 {
+            if runs.is_multiple_of(5) {
                 altered.truncate(at);
             } else {
                 altered[at] ^= [0x01, 0x80, 0xFF][at % 3];
