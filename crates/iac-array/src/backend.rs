@@ -1,5 +1,6 @@
 //! What a store of arrays asks of an object store.
 
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -7,6 +8,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use iac_codec::Registry;
+use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
     Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
@@ -33,6 +35,8 @@ const SINGLE_PUT: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub(crate) store: Arc<dyn ObjectStore>,
+    /// The folder, where the store is one: its files are read without going through `store`.
+    pub(crate) local: Option<Arc<LocalFileSystem>>,
     pub(crate) root: Path,
     pub(crate) registry: Arc<Registry>,
     pub(crate) cache: ArrayCache,
@@ -46,6 +50,47 @@ pub(crate) struct Listed {
     pub(crate) path: Path,
     pub(crate) name: String,
     pub(crate) modified: SystemTime,
+}
+
+/// An object that is a file.
+#[derive(Debug)]
+pub(crate) struct LocalFile {
+    path: Path,
+    file: File,
+}
+
+impl LocalFile {
+    /// Part of the file, exactly.
+    #[cfg(unix)]
+    pub(crate) fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        use std::os::unix::fs::FileExt;
+
+        let found = self.file.metadata().map_err(|error| io_error(&self.path, error))?.len();
+        if range.end > found {
+            let reason = format!("it ends at {found}, bytes up to {} are needed", range.end);
+            return Err(ArrayError::corrupt(&self.path, reason));
+        }
+        let length = range.end.saturating_sub(range.start);
+        let mut bytes = crate::error::zeroed("a block", length)?;
+        let read = self.file.read_exact_at(&mut bytes, range.start);
+        read.map_err(|error| io_error(&self.path, error))?;
+        Ok(Bytes::from(bytes))
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn read(&self, _: Range<u64>) -> Result<Bytes> {
+        Err(ArrayError::corrupt(&self.path, "files are read by their store here"))
+    }
+}
+
+fn io_error(path: &Path, error: std::io::Error) -> ArrayError {
+    let (path_text, source) = (path.to_string(), Box::new(error));
+    let error = if source.kind() == std::io::ErrorKind::NotFound {
+        StoreError::NotFound { path: path_text, source }
+    } else {
+        StoreError::Generic { store: "folder", source }
+    };
+    store_error("read", path, error)
 }
 
 /// How an attempt to publish ended.
@@ -76,6 +121,21 @@ impl Backend {
 
     fn version_path(&self, version: u64) -> Path {
         self.root.clone().join("versions").join(Manifest::name(version))
+    }
+
+    pub(crate) const fn is_local(&self) -> bool {
+        cfg!(unix) && self.local.is_some()
+    }
+
+    /// The file of an object, where the store is a folder.
+    pub(crate) fn open_local(&self, path: &Path) -> Result<Option<LocalFile>> {
+        let Some(local) = self.local.as_ref().filter(|_| cfg!(unix)) else {
+            return Ok(None);
+        };
+        let at =
+            local.path_to_filesystem(path).map_err(|error| store_error("read", path, error))?;
+        let file = File::open(at).map_err(|error| io_error(path, error))?;
+        Ok(Some(LocalFile { path: path.clone(), file }))
     }
 
     /// The objects of a folder of the store.
@@ -123,6 +183,9 @@ impl Backend {
         let length = range.end.saturating_sub(range.start);
         if length == 0 {
             return Ok(Bytes::new());
+        }
+        if let Some(file) = self.open_local(path)? {
+            return file.read(range);
         }
         let shown = format!("bytes {} to {}", range.start, range.end);
         let bytes = self

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::u64_len;
-use crate::index::{Block, ChunkRow};
+use crate::index::{Batch, Block};
 use crate::layer::LayerId;
 use crate::per_process::PerProcess;
 
@@ -43,14 +43,14 @@ pub(crate) enum Key {
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
     Block(Bytes),
-    Batch(Arc<Vec<ChunkRow>>),
+    Batch(Arc<Batch>),
 }
 
 impl Entry {
     fn bytes(&self) -> u64 {
         let bytes = match self {
             Self::Block(bytes) => bytes.len(),
-            Self::Batch(rows) => rows.len().saturating_mul(size_of::<ChunkRow>()),
+            Self::Batch(rows) => rows.memory(),
         };
         u64_len(bytes).saturating_add(128)
     }
@@ -61,7 +61,8 @@ struct Inner {
     bytes: u64,
     clock: u64,
     entries: HashMap<Key, (u64, Entry)>,
-    /// Keys by the time of their last use.
+    /// Keys by a time at which they were used: the last one, unless they were found since, which
+    /// is looked up when something has to go.
     order: BTreeMap<u64, Key>,
     /// What is being loaded: the second who wants it waits for the first.
     loading: HashMap<Key, Arc<Gate>>,
@@ -103,6 +104,10 @@ impl ArrayCache {
         Self { budget, inner: Arc::default() }
     }
 
+    pub(crate) const fn budget(&self) -> u64 {
+        self.budget
+    }
+
     fn lock(&self) -> Option<MutexGuard<'_, Inner>> {
         let inner = self.inner.get(|| Some(Mutex::default()))?;
         Some(inner.lock().unwrap_or_else(PoisonError::into_inner))
@@ -132,11 +137,8 @@ impl ArrayCache {
         let now = inner.clock.wrapping_add(1);
         inner.clock = now;
         let (used, entry) = inner.entries.get_mut(&key)?;
-        let before = std::mem::replace(used, now);
-        let entry = entry.clone();
-        inner.order.remove(&before);
-        inner.order.insert(now, key);
-        Some(entry)
+        *used = now;
+        Some(entry.clone())
     }
 
     pub(crate) fn put(&self, key: Key, entry: Entry) {
@@ -149,9 +151,14 @@ impl ArrayCache {
             return;
         }
         while inner.bytes.saturating_add(bytes) > self.budget {
-            let Some((_, oldest)) = inner.order.pop_first() else {
+            let Some((noted, oldest)) = inner.order.pop_first() else {
                 break;
             };
+            let used = inner.entries.get(&oldest).map(|(used, _)| *used);
+            if let Some(used) = used.filter(|used| *used != noted) {
+                inner.order.insert(used, oldest);
+                continue;
+            }
             if let Some((_, entry)) = inner.entries.remove(&oldest) {
                 inner.bytes = inner.bytes.saturating_sub(entry.bytes());
             }

@@ -1,11 +1,11 @@
 //! Compaction: several layers become one that says the same.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rayon::prelude::*;
 
 use crate::backend::Commit;
 use crate::catalogue::CatalogueRow;
@@ -16,7 +16,7 @@ use crate::layer::{self, BuiltLayer, LayerId, LayerParts};
 use crate::manifest::{LayerEntry, Manifest};
 use crate::meta::{ArrayMeta, NodeKind};
 use crate::options::StoreOptions;
-use crate::pack::{Blocks, Item, Packings};
+use crate::pack::{Blocks, Item, Packings, Raw};
 use crate::pending::reshape;
 use crate::read::Found;
 use crate::snapshot::{Inner, Snapshot};
@@ -240,7 +240,7 @@ async fn chunks_of(inner: &Inner, run: Range<usize>, meta: &ArrayMeta) -> Result
         let grid = row.meta.grid()?;
         let numbers: Vec<usize> = layer.batches_of(meta.id).collect();
         for rows in inner.batches(number, &numbers).await?.values() {
-            for row in rows.iter().filter(|row| row.array_id == meta.id) {
+            for row in rows.rows_of(meta.id).filter_map(|row| rows.row(row)) {
                 let outside = || {
                     let reason = format!("array `{}` has no chunk {}", meta.name, row.chunk);
                     ArrayError::corrupt(&layer.object, reason)
@@ -284,12 +284,14 @@ async fn copy(
         live.iter().map(|live| (live.found.layer, live.found.row.block)).collect();
     let wanted: Vec<(usize, Block)> = wanted.into_iter().collect();
     let stored = inner.stored_blocks(&wanted).await?;
+    let sums: Vec<u32> =
+        inner.backend.install(|| stored.par_iter().map(|bytes| crc32fast::hash(bytes)).collect());
+    let dense = is_dense(&wanted);
     let mut moved: BTreeMap<(usize, Block), Block> = BTreeMap::new();
-    for ((layer, block), bytes) in wanted.into_iter().zip(stored) {
+    for (((layer, block), bytes), sum) in wanted.into_iter().zip(stored).zip(sums) {
         let Some(from) = inner.layers.get(layer) else {
             continue;
         };
-        let sum = crc32fast::hash(&bytes);
         if sum != block.crc32 {
             return Err(ArrayError::corrupt(
                 &from.object,
@@ -306,8 +308,9 @@ async fn copy(
             found: 256,
             allowed: 255,
         })?;
-        // Joined requests share memory: a copy lets go of what is not needed.
-        let offset = blocks.push(Bytes::copy_from_slice(&bytes));
+        // Joined requests share memory: a copy lets go of what is not needed, where that is much.
+        let bytes = if dense { bytes } else { Bytes::copy_from_slice(&bytes) };
+        let offset = blocks.push(bytes);
         moved.insert((layer, block), Block { offset, codec, ..block });
     }
     for live in live {
@@ -317,6 +320,20 @@ async fn copy(
         }
     }
     Ok(())
+}
+
+/// Whether nearly all that lies between sorted blocks of a layer is wanted, too.
+fn is_dense(wanted: &[(usize, Block)]) -> bool {
+    let (mut all, mut gaps) = (0_u64, 0_u64);
+    let mut before: Option<(usize, u64)> = None;
+    for (layer, block) in wanted {
+        all = all.saturating_add(u64::from(block.length));
+        if let Some((_, end)) = before.filter(|(other, _)| other == layer) {
+            gaps = gaps.saturating_add(block.offset.saturating_sub(end));
+        }
+        before = Some((*layer, block.offset.saturating_add(u64::from(block.length))));
+    }
+    gaps <= all / 8
 }
 
 async fn repack(
@@ -332,7 +349,7 @@ async fn repack(
         .map(|live| (live.found.layer, live.found.row.block))
         .collect();
     let wanted: Vec<(usize, Block)> = wanted.into_iter().collect();
-    let decoded = inner.blocks(&wanted).await?;
+    let decoded = inner.blocks(&wanted, true).await?;
     let statistics = options.statistics;
     let mut packings = Packings::new(&options.packing, &inner.backend.registry);
     live.iter().for_each(|live| packings.add(&live.meta));
@@ -353,7 +370,7 @@ async fn repack(
             chunk: live.number,
             lane: meta.dtype.lane(),
             stats: statistics.then(|| crate::stats::of_bytes(meta, &raw)).flatten(),
-            raw: Cow::Owned(raw),
+            raw: Raw::Made(raw),
         });
     }
     inner.backend.install(|| blocks.pack(&items, packings.list(), options.block_bytes, rows))

@@ -46,6 +46,36 @@ pub trait Scalar: Copy + Send + Sync + 'static {
     fn write_le(self, bytes: &mut Vec<u8>);
     /// Reads it from exactly its bytes; none when they are no such value.
     fn read_le(bytes: &[u8]) -> Option<Self>;
+    /// The bytes of many.
+    #[must_use]
+    fn bytes_of(numbers: &[Self]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(size_of_val(numbers));
+        numbers.iter().for_each(|number| number.write_le(&mut bytes));
+        bytes
+    }
+}
+
+/// Bytes from which on copying is worth a thread of its own.
+const SHARED_COPY: usize = 4 << 20;
+
+/// Puts numbers into bytes part by part, on several threads where there are many: fresh memory
+/// costs more than copying does.
+fn spread<T: Sync>(numbers: &[T], copy: impl Fn(&[T], &mut [u8]) + Sync) -> Vec<u8> {
+    let mut bytes = vec![0; size_of_val(numbers)];
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let part = numbers.len().div_ceil(threads).max(1);
+    if bytes.len() < SHARED_COPY || threads < 2 {
+        copy(numbers, &mut bytes);
+        return bytes;
+    }
+    let parts = numbers.chunks(part).zip(bytes.chunks_mut(part.saturating_mul(size_of::<T>())));
+    std::thread::scope(|scope| {
+        for (numbers, bytes) in parts {
+            let copy = &copy;
+            scope.spawn(move || copy(numbers, bytes));
+        }
+    });
+    bytes
 }
 
 macro_rules! scalars {
@@ -59,6 +89,13 @@ macro_rules! scalars {
 
             fn read_le(bytes: &[u8]) -> Option<Self> {
                 bytes.try_into().ok().map(<$number>::from_le_bytes)
+            }
+
+            fn bytes_of(numbers: &[Self]) -> Vec<u8> {
+                spread(numbers, |numbers, bytes| {
+                    let slots = bytes.as_chunks_mut().0.iter_mut();
+                    slots.zip(numbers).for_each(|(slot, number)| *slot = number.to_le_bytes());
+                })
             }
         }
     )+};
@@ -281,12 +318,15 @@ fn check_elements(dtype: &DType, values: &Values) -> std::result::Result<(), Str
 
 impl<T: Scalar, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for ArrayData {
     fn from(array: &ArrayBase<S, D>) -> Self {
-        let width = T::DTYPE.width().unwrap_or(1);
-        let mut bytes = Vec::with_capacity(array.len().saturating_mul(width));
-        match array.as_slice() {
-            Some(numbers) => numbers.iter().for_each(|number| number.write_le(&mut bytes)),
-            None => array.iter().for_each(|number| number.write_le(&mut bytes)),
-        }
+        let bytes = match array.as_slice() {
+            Some(numbers) => T::bytes_of(numbers),
+            None => {
+                let width = T::DTYPE.width().unwrap_or(1);
+                let mut bytes = Vec::with_capacity(array.len().saturating_mul(width));
+                array.iter().for_each(|number| number.write_le(&mut bytes));
+                bytes
+            }
+        };
         let shape = array.shape().iter().map(|extent| u64_len(*extent)).collect();
         Self { dtype: T::DTYPE, shape, values: Values::Fixed(bytes) }
     }
@@ -348,6 +388,14 @@ impl Values {
         match self {
             Self::Fixed(bytes) => Target::Fixed(bytes),
             Self::Variable(values) => Target::Variable(values),
+        }
+    }
+
+    /// The bytes of elements of one width; none of others.
+    pub(crate) fn fixed(&self) -> &[u8] {
+        match self {
+            Self::Fixed(bytes) => bytes,
+            Self::Variable(_) => &[],
         }
     }
 

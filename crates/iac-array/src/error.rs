@@ -228,6 +228,8 @@ pub(crate) fn usize_len(what: &'static str, length: u64) -> Result<usize> {
 }
 
 /// Zeroed memory, or an error where there is not so much.
+const LAZY_BYTES: usize = 1 << 20;
+
 pub(crate) fn zeroed(what: &'static str, length: u64) -> Result<Vec<u8>> {
     let length = usize_len(what, length)?;
     let mut bytes = Vec::new();
@@ -235,6 +237,12 @@ pub(crate) fn zeroed(what: &'static str, length: u64) -> Result<Vec<u8>> {
         what: "memory",
         reason: format!("{length} bytes for {what}: {error}"),
     })?;
-    bytes.resize(length, 0);
-    Ok(bytes)
+    if length < LAZY_BYTES {
+        bytes.resize(length, 0);
+        return Ok(bytes);
+    }
+    // There is room for it, which is all that was to be found out: pages that the system gives as
+    // zeros are made when they are first written, by the thread that does so.
+    drop(bytes);
+    Ok(vec![0; length])
 }

@@ -1,6 +1,5 @@
 //! Publishing: changes become a layer, and the layer part of a version.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use crate::error::{ArrayError, Result, u64_len};
 use crate::index::{Block, ChunkKind, ChunkRow};
 use crate::layer::{self, BuiltLayer, LayerId, LayerParts};
 use crate::manifest::{LayerEntry, Manifest};
-use crate::pack::{Blocks, Item, Packings};
+use crate::pack::{Blocks, Item, Packings, Raw};
 use crate::pending::{PendingChunk, reshape};
 use crate::snapshot::{Inner, Snapshot};
 use crate::stats::StoredStats;
@@ -43,7 +42,7 @@ pub struct FlushReport {
 enum Shape<'a> {
     Erased,
     Constant(Vec<u8>),
-    Raw(Cow<'a, [u8]>, Option<Box<StoredStats>>),
+    Raw(Raw<'a>, Option<StoredStats>),
 }
 
 impl ArrayStore {
@@ -310,13 +309,13 @@ fn shape<'a>(
         let values = reshape(meta, values, extents, wanted)?;
         return Ok(match simple(meta, &values) {
             Some(simple) => simple,
-            None => Shape::Raw(Cow::Owned(values.encode(&meta.dtype)?), None),
+            None => Shape::Raw(Raw::Made(values.encode(&meta.dtype)?), None),
         });
     }
-    Ok(match (simple(meta, values), values) {
+    Ok(match (simple(meta, values), &**values) {
         (Some(simple), _) => simple,
-        (None, crate::data::Values::Fixed(bytes)) => Shape::Raw(Cow::Borrowed(bytes), None),
-        (None, variable) => Shape::Raw(Cow::Owned(variable.encode(&meta.dtype)?), None),
+        (None, crate::data::Values::Fixed(_)) => Shape::Raw(Raw::Held(values), None),
+        (None, variable) => Shape::Raw(Raw::Made(variable.encode(&meta.dtype)?), None),
     })
 }
 

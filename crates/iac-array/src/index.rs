@@ -5,18 +5,19 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, UInt8Builder, UInt32Builder, UInt64Builder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, UInt32Array};
+use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
 use iac_format::TableKind;
 use iac_format::table::TableStream;
 
 use crate::error::{ArrayError, Result, u64_len};
-use crate::stats::StoredStats;
+use crate::stats::{Element, StoredStats};
 use crate::stream::END;
 
 /// Rows of a batch, unless that makes more batches than a header has room for.
-const BATCH_ROWS: usize = 65_536;
+const BATCH_ROWS: usize = 32_768;
 /// Batches that a layer's index may have.
 pub(crate) const MAX_BATCHES: usize = 512;
 /// Rows that a layer's index may have.
@@ -56,7 +57,7 @@ pub(crate) struct ChunkRow {
     pub(crate) in_length: u32,
     pub(crate) kind: ChunkKind,
     /// What is known of the elements, for chunks with bytes.
-    pub(crate) stats: Option<Box<StoredStats>>,
+    pub(crate) stats: Option<StoredStats>,
 }
 
 /// Where a batch of the index lies, and which chunks it holds.
@@ -161,10 +162,10 @@ fn batch(schema: &Arc<Schema>, rows: &[ChunkRow]) -> Result<RecordBatch> {
             ChunkKind::Constant(element) => constants.append_value(element),
             _ => constants.append_null(),
         }
-        let stats = row.stats.as_deref();
+        let stats = row.stats.as_ref();
         let range = stats.and_then(|stats| stats.range.as_ref());
-        least.append_option(range.map(|range| &range.0));
-        greatest.append_option(range.map(|range| &range.1));
+        least.append_option(range.map(|range| range.0.as_bytes()));
+        greatest.append_option(range.map(|range| range.1.as_bytes()));
         fills.append_option(stats.map(|stats| stats.fill_count));
         nans.append_option(stats.map(|stats| stats.nan_count));
     }
@@ -181,6 +182,23 @@ fn batch(schema: &Arc<Schema>, rows: &[ChunkRow]) -> Result<RecordBatch> {
         .map_err(|error| ArrayError::argument(format!("the index has no table: {error}")))
 }
 
+/// A decoded batch: columns as they come, of which rows are made when they are asked for.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    ids: ScalarBuffer<u64>,
+    chunks: ScalarBuffer<u64>,
+    offsets: ScalarBuffer<u64>,
+    /// `length`, `crc32`, `raw_length`, `in_offset`, `in_length`.
+    short: [ScalarBuffer<u32>; 5],
+    codecs: ScalarBuffer<u8>,
+    kinds: ScalarBuffer<u8>,
+    constants: BinaryArray,
+    least: BinaryArray,
+    greatest: BinaryArray,
+    fills: UInt32Array,
+    nans: UInt32Array,
+}
+
 /// Decodes one batch from its bytes alone: the schema is that of the layout version.
 pub(crate) fn decode_batch(
     object: &str,
@@ -188,7 +206,7 @@ pub(crate) fn decode_batch(
     bytes: &[u8],
     data_length: u64,
     codecs: usize,
-) -> Result<Vec<ChunkRow>> {
+) -> Result<Batch> {
     let corrupt = |reason: String| ArrayError::corrupt(object, format!("index table: {reason}"));
     let found = crc32fast::hash(bytes);
     if found != place.crc32 {
@@ -215,110 +233,182 @@ pub(crate) fn decode_batch(
         )));
     }
     let batches = table.decode().map_err(|error| corrupt(error.to_string()))?;
-    let mut rows = Vec::new();
-    for batch in &batches {
-        read_rows(batch, &mut rows).map_err(corrupt)?;
-    }
-    check(place, &rows, data_length, codecs).map_err(corrupt)?;
-    Ok(rows)
-}
-
-fn read_rows(batch: &RecordBatch, rows: &mut Vec<ChunkRow>) -> std::result::Result<(), String> {
-    let missing = |name: &str| format!("there is no column `{name}` of the right type");
-    let column = |name: &str| batch.column_by_name(name).ok_or_else(|| missing(name));
-    let long = |name: &str| {
-        let column = column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| missing(name))?;
-        (column.null_count() == 0).then_some(column.values()).ok_or_else(|| missing(name))
-    };
-    let short = |name: &str| {
-        let column = column(name)?.as_primitive_opt::<UInt32Type>().ok_or_else(|| missing(name))?;
-        (column.null_count() == 0).then_some(column.values()).ok_or_else(|| missing(name))
-    };
-    let tiny = |name: &str| {
-        let column = column(name)?.as_primitive_opt::<UInt8Type>().ok_or_else(|| missing(name))?;
-        (column.null_count() == 0).then_some(column.values()).ok_or_else(|| missing(name))
-    };
-    let constants = column("const")?.as_binary_opt::<i32>().ok_or_else(|| missing("const"))?;
-    let bytes = |name: &str| column(name)?.as_binary_opt::<i32>().ok_or_else(|| missing(name));
-    let counts =
-        |name: &str| column(name)?.as_primitive_opt::<UInt32Type>().ok_or_else(|| missing(name));
-    let (least, greatest) = (bytes("min")?, bytes("max")?);
-    let (fills, nans) = (counts("fill_count")?, counts("nan_count")?);
-    let (ids, chunks, offsets) = (long("array_id")?, long("chunk")?, long("offset")?);
-    let (lengths, sums, raws) = (short("length")?, short("crc32")?, short("raw_length")?);
-    let (starts, sizes) = (short("in_offset")?, short("in_length")?);
-    let (codecs, kinds) = (tiny("codec")?, tiny("kind")?);
-    rows.reserve(batch.num_rows());
-    for row in 0..batch.num_rows() {
-        let long = |values: &[u64]| values.get(row).copied().unwrap_or(0);
-        let short = |values: &[u32]| values.get(row).copied().unwrap_or(0);
-        let kind = match kinds.get(row) {
-            Some(0) => ChunkKind::Data,
-            Some(1) => ChunkKind::Erased,
-            Some(2) if !constants.is_null(row) => {
-                ChunkKind::Constant(constants.value(row).to_vec())
-            }
-            _ => return Err(format!("row {row} has a kind that is not known")),
-        };
-        let ranged = !least.is_null(row) && !greatest.is_null(row);
-        let counted = !fills.is_null(row) && !nans.is_null(row);
-        let stats = counted.then(|| {
-            Box::new(StoredStats {
-                range: ranged.then(|| (least.value(row).to_vec(), greatest.value(row).to_vec())),
-                fill_count: fills.value(row),
-                nan_count: nans.value(row),
-            })
-        });
-        rows.push(ChunkRow {
-            stats,
-            array_id: long(ids),
-            chunk: long(chunks),
-            block: Block {
-                offset: long(offsets),
-                length: short(lengths),
-                crc32: short(sums),
-                raw_length: short(raws),
-                codec: codecs.get(row).copied().unwrap_or(0),
-            },
-            in_offset: short(starts),
-            in_length: short(sizes),
-            kind,
-        });
-    }
-    Ok(())
-}
-
-fn check(
-    place: &BatchPlace,
-    rows: &[ChunkRow],
-    data_length: u64,
-    codecs: usize,
-) -> std::result::Result<(), String> {
-    let key = |row: &ChunkRow| (row.array_id, row.chunk);
-    if rows.first().map(key) != Some(place.first) || rows.last().map(key) != Some(place.last) {
-        return Err(format!(
-            "the batch at byte {} holds other chunks than it should",
+    let [batch] = batches.as_slice() else {
+        return Err(corrupt(format!(
+            "{} batches at byte {} instead of one",
+            batches.len(),
             place.offset
-        ));
+        )));
+    };
+    let batch = Batch::of(batch).map_err(corrupt)?;
+    batch.check(place, data_length, codecs).map_err(corrupt)?;
+    Ok(batch)
+}
+
+impl Batch {
+    fn of(batch: &RecordBatch) -> std::result::Result<Self, String> {
+        let missing = |name: &str| format!("there is no column `{name}` of the right type");
+        let column = |name: &str| batch.column_by_name(name).ok_or_else(|| missing(name));
+        let long = |name: &str| {
+            let column =
+                column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| missing(name))?;
+            (column.null_count() == 0).then(|| column.values().clone()).ok_or_else(|| missing(name))
+        };
+        let short = |name: &str| {
+            let column =
+                column(name)?.as_primitive_opt::<UInt32Type>().ok_or_else(|| missing(name))?;
+            (column.null_count() == 0).then(|| column.values().clone()).ok_or_else(|| missing(name))
+        };
+        let tiny = |name: &str| {
+            let column =
+                column(name)?.as_primitive_opt::<UInt8Type>().ok_or_else(|| missing(name))?;
+            (column.null_count() == 0).then(|| column.values().clone()).ok_or_else(|| missing(name))
+        };
+        let bytes =
+            |name: &str| column(name)?.as_binary_opt::<i32>().cloned().ok_or_else(|| missing(name));
+        let counts = |name: &str| {
+            column(name)?.as_primitive_opt::<UInt32Type>().cloned().ok_or_else(|| missing(name))
+        };
+        Ok(Self {
+            ids: long("array_id")?,
+            chunks: long("chunk")?,
+            offsets: long("offset")?,
+            short: [
+                short("length")?,
+                short("crc32")?,
+                short("raw_length")?,
+                short("in_offset")?,
+                short("in_length")?,
+            ],
+            codecs: tiny("codec")?,
+            kinds: tiny("kind")?,
+            constants: bytes("const")?,
+            least: bytes("min")?,
+            greatest: bytes("max")?,
+            fills: counts("fill_count")?,
+            nans: counts("nan_count")?,
+        })
     }
-    if !rows.is_sorted_by(|a, b| key(a) < key(b)) {
-        return Err(format!("the batch at byte {} is not sorted", place.offset));
+
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
     }
-    for row in rows.iter().filter(|row| row.kind == ChunkKind::Data) {
-        let block = &row.block;
-        let end = block.offset.checked_add(u64::from(block.length));
-        let inner = row.in_offset.checked_add(row.in_length);
-        if end.is_none_or(|end| end > data_length)
-            || inner.is_none_or(|inner| inner > block.raw_length)
-            || usize::from(block.codec) >= codecs
+
+    /// Bytes of memory, roughly.
+    pub(crate) fn memory(&self) -> usize {
+        let binary = [&self.constants, &self.least, &self.greatest];
+        let binary = binary.map(|column| column.get_buffer_memory_size());
+        let fixed = self.len().saturating_mul(54);
+        binary.into_iter().fold(fixed, usize::saturating_add)
+    }
+
+    fn key(&self, row: usize) -> Option<(u64, u64)> {
+        Some((*self.ids.get(row)?, *self.chunks.get(row)?))
+    }
+
+    fn block(&self, row: usize) -> Option<(Block, u32, u32)> {
+        let short = |column: usize| Some(*self.short.get(column)?.get(row)?);
+        let block = Block {
+            offset: *self.offsets.get(row)?,
+            length: short(0)?,
+            crc32: short(1)?,
+            raw_length: short(2)?,
+            codec: *self.codecs.get(row)?,
+        };
+        Some((block, short(3)?, short(4)?))
+    }
+
+    /// A row by its number.
+    pub(crate) fn row(&self, row: usize) -> Option<ChunkRow> {
+        let (array_id, chunk) = self.key(row)?;
+        let (block, in_offset, in_length) = self.block(row)?;
+        let kind = match self.kinds.get(row)? {
+            0 => ChunkKind::Data,
+            1 => ChunkKind::Erased,
+            _ => ChunkKind::Constant(self.constants.value(row).to_vec()),
+        };
+        let ranged = !self.least.is_null(row) && !self.greatest.is_null(row);
+        let counted = !self.fills.is_null(row) && !self.nans.is_null(row);
+        let element = |column: &BinaryArray| Element::new(column.value(row));
+        let stats = counted.then(|| StoredStats {
+            range: ranged.then(|| element(&self.least).zip(element(&self.greatest))).flatten(),
+            fill_count: self.fills.value(row),
+            nan_count: self.nans.value(row),
+        });
+        Some(ChunkRow { array_id, chunk, block, in_offset, in_length, kind, stats })
+    }
+
+    /// The row of a chunk.
+    pub(crate) fn find(&self, key: (u64, u64)) -> Option<ChunkRow> {
+        let (mut from, mut end) = (0, self.len());
+        while from < end {
+            let middle = from.midpoint(end);
+            match self.key(middle)?.cmp(&key) {
+                std::cmp::Ordering::Less => from = middle.saturating_add(1),
+                std::cmp::Ordering::Equal => return self.row(middle),
+                std::cmp::Ordering::Greater => end = middle,
+            }
+        }
+        None
+    }
+
+    /// The numbers of the rows of an array.
+    pub(crate) fn rows_of(&self, id: u64) -> std::ops::Range<usize> {
+        let first = self.ids.partition_point(|found| *found < id);
+        let end = self.ids.partition_point(|found| *found <= id);
+        first..end
+    }
+
+    /// All rows.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ChunkRow> {
+        (0..self.len()).filter_map(|row| self.row(row))
+    }
+
+    fn check(
+        &self,
+        place: &BatchPlace,
+        data_length: u64,
+        codecs: usize,
+    ) -> std::result::Result<(), String> {
+        let last = self.len().checked_sub(1);
+        if self.key(0) != Some(place.first)
+            || last.and_then(|last| self.key(last)) != Some(place.last)
         {
             return Err(format!(
-                "array {:016x}, chunk {}: block at {} of {} bytes and codec {} is not in the layer",
-                row.array_id, row.chunk, block.offset, block.length, block.codec
+                "the batch at byte {} holds other chunks than it should",
+                place.offset
             ));
         }
+        let mut before = None;
+        for row in 0..self.len() {
+            let key = self.key(row);
+            if before.is_some_and(|before| before >= key) {
+                return Err(format!("the batch at byte {} is not sorted", place.offset));
+            }
+            before = Some(key);
+            match self.kinds.get(row) {
+                Some(0) => {}
+                Some(1) => continue,
+                Some(2) if !self.constants.is_null(row) => continue,
+                _ => return Err(format!("row {row} has a kind that is not known")),
+            }
+            let (block, in_offset, in_length) = self.block(row).unwrap_or_default();
+            let end = block.offset.checked_add(u64::from(block.length));
+            let inner = in_offset.checked_add(in_length);
+            if end.is_none_or(|end| end > data_length)
+                || inner.is_none_or(|inner| inner > block.raw_length)
+                || usize::from(block.codec) >= codecs
+            {
+                let (array_id, chunk) = key.unwrap_or_default();
+                return Err(format!(
+                    "array {array_id:016x}, chunk {chunk}: block at {} of {} bytes and codec {} is \
+                     not in the layer",
+                    block.offset, block.length, block.codec
+                ));
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -343,12 +433,13 @@ mod tests {
                 1 => ChunkKind::Erased,
                 _ => ChunkKind::Constant(vec![1, 2]),
             },
-            stats: chunk.is_multiple_of(2).then(|| {
-                Box::new(StoredStats {
-                    range: chunk.is_multiple_of(4).then(|| (vec![1], vec![2])),
-                    fill_count: 3,
-                    nan_count: 4,
-                })
+            stats: chunk.is_multiple_of(2).then(|| StoredStats {
+                range: chunk
+                    .is_multiple_of(4)
+                    .then(|| Element::new(&[1]).zip(Element::new(&[2])))
+                    .flatten(),
+                fill_count: 3,
+                nan_count: 4,
             }),
         };
         (0..count).map(row).collect()
@@ -363,7 +454,7 @@ mod tests {
             let start = usize::try_from(place.offset).unwrap();
             let end = start + usize::try_from(place.length).unwrap();
             let bytes = &index.bytes[start..end];
-            back.extend(decode_batch("x", place, bytes, 1000, 1).unwrap());
+            back.extend(decode_batch("x", place, bytes, 1000, 1).unwrap().iter());
             assert!(decode_batch("x", place, bytes, 1000, 0).is_err());
             assert!(decode_batch("x", place, &bytes[1..], 1000, 1).is_err());
         }

@@ -151,7 +151,7 @@ impl Snapshot {
     ///
     /// What the object store reports, and damage.
     pub async fn open_file(location: Location, path: &str, options: &StoreOptions) -> Result<Self> {
-        let backend = options.backend(location.store, &location.root)?;
+        let backend = options.backend(location)?;
         let object = backend.within(path);
         let failed = |error| store_error("open", &object, error);
         let bytes = backend.store.head(&object).await.map_err(failed)?.size;
@@ -237,6 +237,7 @@ async fn verify_layer(inner: &Inner, number: usize, faults: &mut Vec<ArrayFault>
             }
         };
         for row in rows.values().flat_map(|rows| rows.iter()) {
+            let row = &row;
             let count = seen.entry(row.array_id).or_default();
             *count = count.saturating_add(1);
             if let Err(error) = keep_going(inner, verify_chunk(inner, number, row).await)? {
@@ -282,6 +283,6 @@ async fn verify_chunk(inner: &Inner, number: usize, row: &crate::index::ChunkRow
     let found = crate::read::found(number, row.clone(), &grid, &chunk, &clip);
     let wanted: &[(usize, Block)] = &[(number, row.block)];
     let wanted = if row.kind == ChunkKind::Data { wanted } else { &[] };
-    let blocks = inner.blocks(wanted).await?;
+    let blocks = inner.blocks(wanted, true).await?;
     inner.check_chunk(&entry.meta, &found, &blocks)
 }

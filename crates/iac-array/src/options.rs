@@ -99,11 +99,13 @@ impl StoreOptions {
         Ok(self.pool(Arc::new(pool)))
     }
 
-    pub(crate) fn backend(&self, store: Arc<dyn ObjectStore>, root: &str) -> Result<Arc<Backend>> {
-        let root = Path::parse(root)
+    pub(crate) fn backend(&self, location: Location) -> Result<Arc<Backend>> {
+        let Location { store, root, local } = location;
+        let root = Path::parse(&root)
             .map_err(|error| ArrayError::argument(format!("`{root}` is no path: {error}")))?;
         Ok(Arc::new(Backend {
             store,
+            local,
             root,
             registry: self.registry.clone().unwrap_or_else(|| Arc::new(Registry::builtin())),
             cache: self.cache.clone(),
@@ -118,12 +120,14 @@ impl StoreOptions {
 pub struct Location {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) root: String,
+    /// The same store, where it is a folder.
+    pub(crate) local: Option<Arc<LocalFileSystem>>,
 }
 
 impl Location {
     /// A prefix of an object store; empty for the whole of it.
     pub fn object_store(store: Arc<dyn ObjectStore>, root: &str) -> Self {
-        Self { store, root: root.to_owned() }
+        Self { store, root: root.to_owned(), local: None }
     }
 
     /// A folder, made when it is not there. What is published is synced to disk.
@@ -140,12 +144,13 @@ impl Location {
             failed(object_store::Error::Generic { store: "folder", source: Box::new(error) })
         })?;
         let store = LocalFileSystem::new_with_prefix(&folder).map_err(failed)?.with_fsync(true);
-        Ok(Self { store: Arc::new(store), root: String::new() })
+        let store = Arc::new(store);
+        Ok(Self { local: Some(Arc::clone(&store)), store, root: String::new() })
     }
 
     /// Memory, which is gone with its last user.
     #[must_use]
     pub fn memory() -> Self {
-        Self { store: Arc::new(InMemory::new()), root: String::new() }
+        Self { store: Arc::new(InMemory::new()), root: String::new(), local: None }
     }
 }

@@ -2,17 +2,57 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use iac_codec::Registry;
 use rayon::prelude::*;
 
 use crate::codec::{BlockCodec, Packing};
+use crate::data::Values;
 use crate::error::{ArrayError, Result, u64_len};
 use crate::index::{Block, ChunkKind, ChunkRow};
 use crate::meta::ArrayMeta;
 use crate::planes::Planes;
 use crate::stats::StoredStats;
+
+/// The bytes of a chunk.
+pub(crate) enum Raw<'a> {
+    /// Of elements of one width that a writer holds.
+    Held(&'a Arc<Values>),
+    /// Made for the layer.
+    Made(Vec<u8>),
+}
+
+/// Held elements as bytes that a layer shares.
+struct Shared(Arc<Values>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self.0.fixed()
+    }
+}
+
+impl std::ops::Deref for Raw<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Held(values) => values.fixed(),
+            Self::Made(bytes) => bytes,
+        }
+    }
+}
+
+impl Raw<'_> {
+    /// The same bytes for a layer to keep, which takes no copy of those that are held.
+    fn stored(&self) -> Bytes {
+        match self {
+            Self::Held(values) => Bytes::from_owner(Shared(Arc::clone(values))),
+            Self::Made(bytes) => Bytes::copy_from_slice(bytes),
+        }
+    }
+}
 
 /// A chunk that is to be stored.
 pub(crate) struct Item<'a> {
@@ -20,12 +60,12 @@ pub(crate) struct Item<'a> {
     pub(crate) chunk: u64,
     /// Bytes of the numbers in it.
     pub(crate) lane: usize,
-    pub(crate) raw: Cow<'a, [u8]>,
+    pub(crate) raw: Raw<'a>,
     /// How it is packed, by its number in the list of packings.
     pub(crate) packing: usize,
     /// How it is images, if it is to be packed as such.
     pub(crate) planes: Option<Planes>,
-    pub(crate) stats: Option<Box<StoredStats>>,
+    pub(crate) stats: Option<StoredStats>,
 }
 
 /// The packings of a layer in the making: that of the options first, then those of arrays that
@@ -128,13 +168,13 @@ impl Blocks {
             codecs.push((codec, number, images));
         }
         let jobs: Vec<_> = groups.into_iter().zip(codecs).collect();
-        let packed: Vec<Result<(Vec<ChunkRow>, Vec<u8>)>> = jobs
+        let packed: Vec<Result<(Vec<ChunkRow>, Bytes)>> = jobs
             .into_par_iter()
             .map(|(group, (codec, number, images))| block(group, &codec, number, images.as_ref()))
             .collect();
         for result in packed {
             let (mut chunks, bytes) = result?;
-            let offset = self.push(Bytes::from(bytes));
+            let offset = self.push(bytes);
             chunks.iter_mut().for_each(|row| row.block.offset = offset);
             rows.append(&mut chunks);
         }
@@ -178,9 +218,9 @@ fn block(
     codec: &BlockCodec,
     number: u8,
     images: Option<&(Planes, BlockCodec, u8)>,
-) -> Result<(Vec<ChunkRow>, Vec<u8>)> {
+) -> Result<(Vec<ChunkRow>, Bytes)> {
     let raw: Cow<'_, [u8]> = match group {
-        [only] => Cow::Borrowed(&*only.raw),
+        [only] => Cow::Borrowed(&only.raw),
         many => {
             let mut raw = Vec::new();
             many.iter().for_each(|item| raw.extend_from_slice(&item.raw));
@@ -198,10 +238,11 @@ fn block(
         None => None,
     };
     let (stored, codec) = match image {
-        Some(image) => image,
-        None => match codec.encode(&raw)? {
-            Some(stored) => (stored, number),
-            None => (raw.into_owned(), 0),
+        Some((stored, number)) => (Bytes::from(stored), number),
+        None => match (codec.encode(&raw)?, group) {
+            (Some(stored), _) => (Bytes::from(stored), number),
+            (None, [only]) => (only.raw.stored(), 0),
+            (None, _) => (Bytes::from(raw.into_owned()), 0),
         },
     };
     let block = Block {
@@ -222,7 +263,7 @@ fn block(
             in_offset,
             in_length,
             kind: ChunkKind::Data,
-            stats: item.stats.clone(),
+            stats: item.stats,
         });
         in_offset = in_offset.saturating_add(in_length);
     }

@@ -1,6 +1,7 @@
 //! Changes that are not published yet.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::data::{Place, Values, copy_in};
 use crate::error::Result;
@@ -12,7 +13,8 @@ use crate::meta::ArrayMeta;
 pub(crate) enum PendingChunk {
     Erased,
     Data {
-        values: Values,
+        /// Shared with the layer that a flush makes of them.
+        values: Arc<Values>,
         /// The shape that the values have.
         extents: Vec<u64>,
     },
@@ -54,7 +56,7 @@ impl PendingArray {
             let kept: Vec<u64> =
                 extents.iter().zip(&room).map(|(extent, room)| *extent.min(room)).collect();
             if kept != *extents {
-                *values = reshape(&self.meta, values, extents, &kept)?;
+                *values = Arc::new(reshape(&self.meta, values, extents, &kept)?);
                 *extents = kept;
             }
         }

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rayon::prelude::*;
 
-use crate::backend::is_missing;
+use crate::backend::{LocalFile, is_missing};
 use crate::cache::{Entry, Key};
 use crate::data::{
-    Place, Source, Target, Values, check_element, check_fixed, copy_out, decode_variable,
+    ArrayData, Place, Source, Target, Values, check_element, check_fixed, copy_out, decode_variable,
 };
 use crate::error::{ArrayError, Result, u64_len, usize_len};
 use crate::grid::{Grid, Selection, product};
-use crate::index::{BatchPlace, Block, ChunkKind, ChunkRow, decode_batch};
+use crate::index::{Batch, BatchPlace, Block, ChunkKind, ChunkRow, decode_batch};
+use crate::layer::Layer;
 use crate::meta::ArrayMeta;
 use crate::pending::{PendingArray, PendingChunk};
 use crate::snapshot::Inner;
@@ -22,6 +23,8 @@ use crate::snapshot::Inner;
 const WINDOW_STORED: u64 = 64 << 20;
 /// Decoded bytes that are in memory at once while a call reads, beside the result.
 const WINDOW_RAW: u64 = 256 << 20;
+/// The same for files, which are at hand: memory that is used again need not be made anew.
+const WINDOW_LOCAL: u64 = 16 << 20;
 
 /// A chunk in a layer.
 #[derive(Debug, Clone)]
@@ -81,31 +84,14 @@ impl Inner {
             }
             let grid = entry.meta.grid()?;
             if entry.chunks_written > 0 {
-                let keys: Vec<Option<(u64, u64)>> = (open.iter())
-                    .map(|at| Some((meta.id, grid.number(chunks.get(*at)?)?)))
-                    .collect();
-                let mut batches: Vec<usize> =
-                    keys.iter().flatten().filter_map(|key| layer.batch_of(*key)).collect();
-                batches.sort_unstable();
-                batches.dedup();
-                let loaded = self.batches(number, &batches).await?;
-                let mut left = Vec::with_capacity(open.len());
-                for (at, key) in open.iter().zip(keys) {
-                    let row = key.and_then(|key| {
-                        let rows = loaded.get(&layer.batch_of(key)?)?;
-                        let row = rows.binary_search_by_key(&key, |row| (row.array_id, row.chunk));
-                        rows.get(row.ok()?).cloned()
-                    });
-                    let (Some(row), Some(chunk)) = (row, chunks.get(*at)) else {
-                        left.push(*at);
-                        continue;
-                    };
-                    let found = found(number, row, &grid, chunk, &clip);
-                    if let Some(slot) = all.get_mut(*at) {
-                        *slot = Some(found);
-                    }
-                }
-                open = left;
+                let few = usize::try_from(entry.chunks_written)
+                    .is_ok_and(|written| written < open.len() / 4);
+                open = if few {
+                    self.take_few(number, layer, meta.id, &grid, chunks, open, &clip, &mut all)
+                        .await?
+                } else {
+                    self.take(number, layer, meta.id, &grid, chunks, open, &clip, &mut all).await?
+                };
             }
             if let Some(smaller) = &entry.clip {
                 clip.iter_mut().zip(smaller).for_each(|(clip, smaller)| *clip = *smaller.min(clip));
@@ -114,12 +100,110 @@ impl Inner {
         Ok(all)
     }
 
+    /// Finds open chunks in a layer by looking for each; those that are not there stay open.
+    #[expect(clippy::too_many_arguments, reason = "a step of `locate`, which has all of these")]
+    async fn take(
+        &self,
+        number: usize,
+        layer: &Layer,
+        id: u64,
+        grid: &Grid,
+        chunks: &[Vec<u64>],
+        open: Vec<usize>,
+        clip: &[u64],
+        all: &mut [Option<Found>],
+    ) -> Result<Vec<usize>> {
+        let keys: Vec<Option<(u64, u64)>> =
+            open.iter().map(|at| Some((id, grid.number(chunks.get(*at)?)?))).collect();
+        let mut batches: Vec<usize> =
+            keys.iter().flatten().filter_map(|key| layer.batch_of(*key)).collect();
+        batches.sort_unstable();
+        batches.dedup();
+        let loaded = self.batches(number, &batches).await?;
+        let mut left = Vec::with_capacity(open.len());
+        for (at, key) in open.into_iter().zip(keys) {
+            let row = key.and_then(|key| loaded.get(&layer.batch_of(key)?)?.find(key));
+            match row.zip(chunks.get(at)).zip(all.get_mut(at)) {
+                Some(((row, chunk), slot)) => *slot = Some(found(number, row, grid, chunk, clip)),
+                None => left.push(at),
+            }
+        }
+        Ok(left)
+    }
+
+    /// The same for a layer that has few chunks of the array: each of them is looked for among the
+    /// open ones, which are row-major, so that many small layers cost what is in them.
+    #[expect(clippy::too_many_arguments, reason = "a step of `locate`, which has all of these")]
+    async fn take_few(
+        &self,
+        number: usize,
+        layer: &Layer,
+        id: u64,
+        grid: &Grid,
+        chunks: &[Vec<u64>],
+        mut open: Vec<usize>,
+        clip: &[u64],
+        all: &mut [Option<Found>],
+    ) -> Result<Vec<usize>> {
+        let coordinates = |at: &usize| chunks.get(*at).map_or(&[][..], Vec::as_slice);
+        // Only batches in whose range an open chunk lies.
+        let mut batches = Vec::new();
+        for batch in layer.batches_of(id) {
+            let Some(place) = layer.batches.get(batch) else {
+                continue;
+            };
+            let first = if place.first.0 < id { 0 } else { place.first.1 };
+            let last = if place.last.0 > id { u64::MAX } else { place.last.1 };
+            let Some(from) = grid.coordinates(first) else {
+                continue;
+            };
+            let next = open.partition_point(|at| coordinates(at) < from.as_slice());
+            let wanted = open.get(next..).unwrap_or_default().iter();
+            // The grid of the layer may be smaller: chunks outside of it are in none of its rows.
+            let mut numbers = wanted.filter_map(|at| grid.number(coordinates(at)));
+            if numbers.next().is_some_and(|number| number <= last) {
+                batches.push(batch);
+            }
+        }
+        let loaded = self.batches(number, &batches).await?;
+        let mut taken = Vec::new();
+        for batch in &batches {
+            let Some(rows) = loaded.get(batch) else {
+                continue;
+            };
+            for row in rows.rows_of(id).filter_map(|row| rows.row(row)) {
+                let Some(chunk) = grid.coordinates(row.chunk) else {
+                    continue;
+                };
+                let at = open.binary_search_by(|at| coordinates(at).cmp(chunk.as_slice()));
+                let Ok(at) = at else {
+                    continue;
+                };
+                let slot = open.get(at).and_then(|at| all.get_mut(*at));
+                if let Some(slot) = slot {
+                    *slot = Some(found(number, row, grid, &chunk, clip));
+                    taken.push(at);
+                }
+            }
+        }
+        if !taken.is_empty() {
+            taken.sort_unstable();
+            let mut at = 0_usize;
+            open.retain(|_| {
+                let gone = taken.binary_search(&at).is_ok();
+                at = at.saturating_add(1);
+                !gone
+            });
+        }
+        Ok(open)
+    }
+
     /// Decoded batches of a layer's index, by number.
     pub(crate) async fn batches(
         &self,
         layer: usize,
         numbers: &[usize],
-    ) -> Result<HashMap<usize, Arc<Vec<ChunkRow>>>> {
+    ) -> Result<HashMap<usize, Arc<Batch>>> {
         let mut loaded = HashMap::with_capacity(numbers.len());
         let (Some(open), Some(path)) = (self.layers.get(layer), self.paths.get(layer)) else {
             return Ok(loaded);
@@ -161,7 +245,7 @@ impl Inner {
         let decode = |((_, place), bytes): (&(usize, &BatchPlace), &Bytes)| {
             decode_batch(&open.object, place, bytes, open.layout.data.length, open.codecs.len())
         };
-        let decoded: Vec<Result<Vec<ChunkRow>>> = if pairs.len() <= 1 {
+        let decoded: Vec<Result<Batch>> = if pairs.len() <= 1 {
             pairs.into_iter().map(decode).collect()
         } else {
             self.backend.install(|| pairs.into_par_iter().map(decode).collect())
@@ -210,15 +294,18 @@ impl Inner {
         }
         // Pieces of one block come together, and blocks in the order of their places.
         pieces.sort_by_key(|piece| (piece.found.layer, piece.found.row.block));
+        // One large read would drive out all that others have in the cache, itself included.
+        let keep = raw_bytes(&pieces) <= self.backend.cache.budget() / 2;
+        let most = if self.backend.is_local() { WINDOW_LOCAL } else { WINDOW_RAW };
         let mut rest = pieces.as_slice();
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(window(rest));
+            let (now, later) = rest.split_at(window(rest, most));
             let blocks: Vec<(usize, Block)> = now
                 .iter()
                 .filter(|piece| piece.found.row.kind == ChunkKind::Data)
                 .map(|piece| (piece.found.layer, piece.found.row.block))
                 .collect();
-            let blocks = self.blocks(&blocks).await?;
+            let blocks = self.blocks(&blocks, keep).await?;
             for (number, request) in requests.iter_mut().enumerate() {
                 let pieces: Vec<&Piece> =
                     now.iter().filter(|piece| piece.request == number).collect();
@@ -229,10 +316,103 @@ impl Inner {
         Ok(())
     }
 
-    /// Decoded blocks; the list is sorted.
+    /// Reads an array of a single chunk whole, if all that this takes is in the cache: no lists are
+    /// made, which is most of the work for small arrays. None when it is not as simple as that.
+    pub(crate) fn read_warm(&self, meta: &ArrayMeta, selection: &Selection) -> Option<ArrayData> {
+        let single = meta.shape.iter().zip(&meta.chunk).all(|(extent, chunk)| extent <= chunk);
+        let whole = selection.count == meta.shape && selection.step.iter().all(|step| *step == 1);
+        if !single || !whole || meta.shape.contains(&0) {
+            return None;
+        }
+        let elements = product(&meta.shape)?;
+        let key = (meta.id, 0);
+        for layer in self.layers.iter().rev() {
+            let Some(entry) = layer.rows.get(&meta.id) else {
+                continue;
+            };
+            let alike = entry.meta.shape == meta.shape
+                && entry.meta.chunk == meta.chunk
+                && entry.meta.dtype == meta.dtype;
+            if !alike || entry.clip.is_some() {
+                return None;
+            }
+            let batch = layer.batch_of(key).filter(|_| entry.chunks_written > 0);
+            let Some((number, place)) = batch.and_then(|at| Some((at, layer.batches.get(at)?)))
+            else {
+                continue;
+            };
+            let batch = Key::Batch(layer.id, number, place.crc32);
+            let Some(Entry::Batch(rows)) = self.backend.cache.get(batch) else {
+                return None;
+            };
+            let Some(row) = rows.find(key) else {
+                continue;
+            };
+            if row.kind != ChunkKind::Data {
+                return None;
+            }
+            let Some(Entry::Block(block)) = self.backend.cache.get(Key::Block(layer.id, row.block))
+            else {
+                return None;
+            };
+            let from = usize::try_from(row.in_offset).ok()?;
+            let end = from.checked_add(usize::try_from(row.in_length).ok()?)?;
+            let bytes = block.get(from..end)?;
+            // What is wrong is told by the way that all other reads take.
+            check_fixed(&meta.dtype, bytes, elements).ok()?;
+            return Some(ArrayData {
+                dtype: meta.dtype.clone(),
+                shape: meta.shape.clone(),
+                values: Values::Fixed(bytes.to_vec()),
+            });
+        }
+        None
+    }
+
+    /// The layers' files that blocks lie in, by number, where the store is a folder.
+    fn local_files(&self, blocks: &[(usize, Block)]) -> Result<Option<HashMap<usize, LocalFile>>> {
+        let mut files = HashMap::new();
+        for (layer, _) in blocks {
+            if files.contains_key(layer) {
+                continue;
+            }
+            let Some(path) = self.paths.get(*layer) else {
+                continue;
+            };
+            match self.backend.open_local(path).map_err(|error| self.explained(error))? {
+                Some(file) => files.insert(*layer, file),
+                None => return Ok(None),
+            };
+        }
+        Ok(Some(files))
+    }
+
+    /// Reads and decodes blocks of files on the threads of the store, so that a block is still at
+    /// hand for the processor when it is summed and decoded.
+    fn decode_local(
+        &self,
+        blocks: &[(usize, Block)],
+        files: &HashMap<usize, LocalFile>,
+    ) -> Vec<Result<Bytes>> {
+        let decode = |(layer, block): &(usize, Block)| {
+            let (Some(open), Some(file)) = (self.layers.get(*layer), files.get(layer)) else {
+                return Ok(Bytes::new());
+            };
+            let start = open.layout.data.offset.saturating_add(block.offset);
+            let stored = file.read(start..start.saturating_add(u64::from(block.length)))?;
+            self.decode_block(*layer, block, stored)
+        };
+        if blocks.len() <= 2 {
+            return blocks.iter().map(decode).collect();
+        }
+        self.backend.install(|| blocks.par_iter().map(decode).collect())
+    }
+
+    /// Decoded blocks; the list is sorted. Those that are to be kept stay in the cache.
     pub(crate) async fn blocks(
         &self,
         wanted: &[(usize, Block)],
+        keep: bool,
     ) -> Result<BTreeMap<(usize, Block), Bytes>> {
         let mut blocks = BTreeMap::new();
         let mut missing: Vec<(usize, Block)> = Vec::new();
@@ -262,20 +442,25 @@ impl Inner {
             }
             _ => true,
         });
-        let stored = self.stored_blocks(&missing).await?;
-        let pairs: Vec<_> = missing.iter().zip(stored).collect();
-        let decode = |((layer, block), stored): (&(usize, Block), Bytes)| {
-            self.decode_block(*layer, block, stored)
-        };
-        // Waking another thread takes longer than a block or two.
-        let decoded: Vec<Result<Bytes>> = if pairs.len() <= 2 {
-            pairs.into_iter().map(decode).collect()
-        } else {
-            self.backend.install(|| pairs.into_par_iter().map(decode).collect())
+        let decoded = match self.local_files(&missing)? {
+            Some(files) => self.decode_local(&missing, &files),
+            None => {
+                let stored = self.stored_blocks(&missing).await?;
+                let pairs: Vec<_> = missing.iter().zip(stored).collect();
+                let decode = |((layer, block), stored): (&(usize, Block), Bytes)| {
+                    self.decode_block(*layer, block, stored)
+                };
+                // Waking another thread takes longer than a block or two.
+                if pairs.len() <= 2 {
+                    pairs.into_iter().map(decode).collect()
+                } else {
+                    self.backend.install(|| pairs.into_par_iter().map(decode).collect())
+                }
+            }
         };
         for ((layer, block), bytes) in missing.into_iter().zip(decoded) {
             let bytes = bytes?;
-            if let Some(layer) = self.layers.get(layer) {
+            if let Some(layer) = self.layers.get(layer).filter(|_| keep) {
                 self.backend.cache.put(Key::Block(layer.id, block), Entry::Block(bytes.clone()));
             }
             blocks.insert((layer, block), bytes);
@@ -536,9 +721,22 @@ fn paste_pending(
     copy_out(values.as_source(), place, target, selection, meta.width())
 }
 
+/// Decoded bytes of the blocks that pieces lie in; the pieces of a block come together.
+fn raw_bytes(pieces: &[Piece]) -> u64 {
+    let (mut raw, mut before) = (0_u64, None);
+    for piece in pieces.iter().filter(|piece| piece.found.row.kind == ChunkKind::Data) {
+        let key = (piece.found.layer, piece.found.row.block);
+        if before != Some(key) {
+            raw = raw.saturating_add(u64::from(piece.found.row.block.raw_length));
+            before = Some(key);
+        }
+    }
+    raw
+}
+
 /// Pieces that are read together; those of one block are not separated. Constant chunks have no block, and
 /// are never given the memory of their elements.
-fn window(pieces: &[Piece]) -> usize {
+fn window(pieces: &[Piece], most: u64) -> usize {
     let (mut stored, mut raw, mut before) = (0_u64, 0_u64, None);
     for (number, piece) in pieces.iter().enumerate() {
         let row = &piece.found.row;
@@ -551,7 +749,7 @@ fn window(pieces: &[Piece]) -> usize {
             stored = stored.saturating_add(u64::from(row.block.length));
             raw = raw.saturating_add(u64::from(row.block.raw_length));
         }
-        if number > 0 && (stored > WINDOW_STORED || raw > WINDOW_RAW) {
+        if number > 0 && (stored > WINDOW_STORED || raw > most) {
             return number;
         }
     }
@@ -584,10 +782,10 @@ mod tests {
             let block = |at| Block { offset: offset(at), raw_length, ..Block::default() };
             (0..9).map(|at| piece(ChunkKind::Data, block(at))).collect()
         };
-        assert_eq!(window(&blocks(|_| 0)), 9);
-        assert_eq!(window(&blocks(|at| at)), 1);
+        assert_eq!(window(&blocks(|_| 0), WINDOW_RAW), 9);
+        assert_eq!(window(&blocks(|at| at), WINDOW_RAW), 1);
         let constant = || piece(ChunkKind::Constant(vec![7]), Block::default());
         let constants: Vec<Piece> = (0..9).map(|_| constant()).collect();
-        assert_eq!(window(&constants), 9);
+        assert_eq!(window(&constants, WINDOW_RAW), 9);
     }
 }

@@ -55,26 +55,35 @@ impl Catalogue {
     }
 
     fn of(layers: &[Arc<Layer>]) -> Result<Self> {
-        let mut newest: HashMap<u64, (bool, &Arc<ArrayMeta>)> = HashMap::new();
-        for layer in layers {
-            for (id, row) in &layer.rows {
-                newest.insert(*id, (row.deleted, &row.meta));
+        let nodes: HashMap<u64, Arc<ArrayMeta>> = if let [layer] = layers {
+            let rows = layer.rows.iter().filter(|(_, row)| !row.deleted);
+            rows.map(|(id, row)| (*id, Arc::clone(&row.meta))).collect()
+        } else {
+            let mut newest: HashMap<u64, (bool, &Arc<ArrayMeta>)> = HashMap::new();
+            for layer in layers {
+                for (id, row) in &layer.rows {
+                    newest.insert(*id, (row.deleted, &row.meta));
+                }
             }
-        }
-        let mut catalogue = Self::default();
-        for (id, (deleted, meta)) in newest {
-            if deleted {
-                continue;
-            }
-            if let Some(other) = catalogue.by_name.insert(meta.name.clone(), id) {
+            let rows = newest.into_iter().filter(|(_, (deleted, _))| !deleted);
+            rows.map(|(id, (_, meta))| (id, Arc::clone(meta))).collect()
+        };
+        let mut names: Vec<(&str, u64)> =
+            nodes.iter().map(|(id, meta)| (meta.name.as_str(), *id)).collect();
+        names.sort_unstable();
+        for pair in names.windows(2) {
+            if let [(name, id), (other_name, other)] = pair
+                && name == other_name
+            {
                 return Err(ArrayError::corrupt(
                     "catalogue",
-                    format!("`{}` is the name of {other:016x} and of {id:016x}", meta.name),
+                    format!("`{name}` is the name of {other:016x} and of {id:016x}"),
                 ));
             }
-            catalogue.nodes.insert(id, Arc::clone(meta));
         }
-        Ok(catalogue)
+        // Sorted names are put together at once, not searched for one by one.
+        let by_name = names.into_iter().map(|(name, id)| (name.to_owned(), id)).collect();
+        Ok(Self { by_name, nodes })
     }
 }
 
@@ -293,6 +302,11 @@ pub(crate) async fn read_one(
     pending: Option<&crate::pending::PendingArray>,
     selection: Selection,
 ) -> Result<ArrayData> {
+    if pending.is_none()
+        && let Some(read) = inner.read_warm(meta, &selection)
+    {
+        return Ok(read);
+    }
     let mut read = read_boxes(inner, vec![(meta, pending, selection)]).await?;
     read.pop().ok_or_else(|| ArrayError::no_array(&meta.name))
 }

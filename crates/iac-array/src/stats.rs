@@ -62,48 +62,70 @@ pub struct ChunkStats {
 }
 
 /// What an index row stores: bytes of the least and greatest element, and counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoredStats {
-    pub(crate) range: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) range: Option<(Element, Element)>,
     pub(crate) fill_count: u32,
     pub(crate) nan_count: u32,
 }
 
+/// The bytes of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Element {
+    bytes: [u8; 8],
+    length: u8,
+}
+
+impl Element {
+    /// None for more bytes than a number has.
+    pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
+        let mut element = Self { bytes: [0; 8], length: u8::try_from(bytes.len()).ok()? };
+        element.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(element)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.length)).unwrap_or_default()
+    }
+}
+
 /// Looks at every element of one type, compiled for that type: this is on the way of every write.
+/// Nothing in the loop depends on what came before, so that several elements are looked at at once.
 macro_rules! scan {
-    ($type:ty, $bytes:expr, $fill:expr) => {{
+    ($type:ty, $bytes:expr, $fill:expr, $lowest:expr, $highest:expr, $is_nan:expr) => {{
         let fill: [u8; size_of::<$type>()] = $fill.try_into().ok()?;
-        let mut range: Option<($type, $type)> = None;
+        let elements = $bytes.as_chunks().0;
+        let count = u32::try_from(elements.len()).ok()?;
+        let (mut least, mut greatest): ($type, $type) = ($highest, $lowest);
         let (mut fill_count, mut nan_count) = (0_u32, 0_u32);
-        for element in $bytes.as_chunks().0 {
-            if *element == fill {
-                fill_count = fill_count.checked_add(1)?;
-                continue;
-            }
+        for element in elements {
+            let filled = *element == fill;
             let value = <$type>::from_le_bytes(*element);
-            if value.partial_cmp(&value).is_none() {
-                nan_count = nan_count.checked_add(1)?;
-                continue;
-            }
-            range = Some(match range {
-                None => (value, value),
-                Some((least, greatest)) => (
-                    if value < least { value } else { least },
-                    if greatest < value { value } else { greatest },
-                ),
-            });
+            let low = if filled { $highest } else { value };
+            let high = if filled { $lowest } else { value };
+            least = if low < least { low } else { least };
+            greatest = if greatest < high { high } else { greatest };
+            fill_count = fill_count.wrapping_add(u32::from(filled));
+            nan_count = nan_count.wrapping_add(u32::from(!filled & $is_nan(value)));
         }
-        let bytes = |value: $type| value.to_le_bytes().to_vec();
-        let range = range.map(|(least, greatest)| (bytes(least), bytes(greatest)));
+        let others = count.saturating_sub(fill_count).saturating_sub(nan_count);
+        let range = if others == 0 {
+            None
+        } else {
+            Element::new(&least.to_le_bytes()).zip(Element::new(&greatest.to_le_bytes()))
+        };
         StoredStats { range, fill_count, nan_count }
     }};
+    ($type:ty, $bytes:expr, $fill:expr) => {
+        scan!($type, $bytes, $fill, <$type>::MIN, <$type>::MAX, |_| false)
+    };
 }
 
 /// Statistics of the bytes of a chunk; none for types without an order.
-pub(crate) fn of_bytes(meta: &ArrayMeta, bytes: &[u8]) -> Option<Box<StoredStats>> {
+pub(crate) fn of_bytes(meta: &ArrayMeta, bytes: &[u8]) -> Option<StoredStats> {
     let zero = vec![0; meta.dtype.width()?];
     let fill = meta.fill.as_deref().unwrap_or(&zero);
-    Some(Box::new(match &meta.dtype {
+    Some(match &meta.dtype {
         DType::Bool | DType::UInt8 => scan!(u8, bytes, fill),
         DType::Int8 => scan!(i8, bytes, fill),
         DType::Int16 => scan!(i16, bytes, fill),
@@ -112,12 +134,14 @@ pub(crate) fn of_bytes(meta: &ArrayMeta, bytes: &[u8]) -> Option<Box<StoredStats
         DType::UInt16 => scan!(u16, bytes, fill),
         DType::UInt32 => scan!(u32, bytes, fill),
         DType::UInt64 => scan!(u64, bytes, fill),
-        DType::Float16 => scan!(f16, bytes, fill),
-        DType::BFloat16 => scan!(bf16, bytes, fill),
-        DType::Float32 => scan!(f32, bytes, fill),
-        DType::Float64 => scan!(f64, bytes, fill),
+        DType::Float16 => scan!(f16, bytes, fill, f16::NEG_INFINITY, f16::INFINITY, f16::is_nan),
+        DType::BFloat16 => {
+            scan!(bf16, bytes, fill, bf16::NEG_INFINITY, bf16::INFINITY, bf16::is_nan)
+        }
+        DType::Float32 => scan!(f32, bytes, fill, f32::NEG_INFINITY, f32::INFINITY, f32::is_nan),
+        DType::Float64 => scan!(f64, bytes, fill, f64::NEG_INFINITY, f64::INFINITY, f64::is_nan),
         _ => return None,
-    }))
+    })
 }
 
 /// Compares numbers of one type.
@@ -191,7 +215,8 @@ impl Stats {
         let range = match &stored.range {
             None => None,
             Some((least, greatest)) => {
-                Some((number(&meta.dtype, least)?, number(&meta.dtype, greatest)?))
+                let read = |element: &Element| number(&meta.dtype, element.as_bytes());
+                Some((read(least)?, read(greatest)?))
             }
         };
         (range.is_some() == (value_count > 0)).then_some(())?;

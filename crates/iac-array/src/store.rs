@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use crate::attr::Attr;
 use crate::backend::{Backend, Commit};
-use crate::data::{ArrayData, Place, copy_in};
+use crate::data::{ArrayData, Place, Values, copy_in};
 use crate::dtype::DType;
 use crate::error::{ArrayError, Result};
 use crate::grid::{Selection, product};
@@ -32,7 +34,16 @@ pub struct ArrayStore {
     /// Grows with every change, so that a repeated flush knows whether it is the same one.
     pub(crate) changes: u64,
     pub(crate) attempts: Vec<Attempt>,
+    /// The id of the next array that is made, for the process that made the last one.
+    next_id: Option<(u32, u64)>,
 }
+
+/// A chunk that a write touches: its coordinates, origin and extents, whether the write covers it,
+/// and what is in it otherwise.
+type Touched = (Vec<u64>, Vec<u64>, Vec<u64>, bool, Option<Values>);
+
+/// Bytes from which on several threads cut what is written into chunks.
+const SHARED_COPY: u64 = 4 << 20;
 
 /// A flush whose end is not known.
 #[derive(Debug, Clone, Copy)]
@@ -49,8 +60,9 @@ impl ArrayStore {
     /// [`ArrayError::Exists`] when there is one, [`ArrayError::NoConditionalPut`] when the object
     /// store cannot keep two writers apart, else what the object store reports.
     pub async fn create(location: Location, options: StoreOptions) -> Result<Self> {
-        let backend = options.backend(location.store, &location.root)?;
-        let exists = || ArrayError::Exists { what: "store", name: location.root.clone() };
+        let root = location.root.clone();
+        let backend = options.backend(location)?;
+        let exists = || ArrayError::Exists { what: "store", name: root.clone() };
         if !backend.versions().await?.is_empty() {
             return Err(exists());
         }
@@ -77,7 +89,7 @@ impl ArrayStore {
     /// [`ArrayError::NotFound`] when there is none, else what the object store reports and what
     /// is damaged.
     pub async fn open(location: Location, options: StoreOptions) -> Result<Self> {
-        let backend = options.backend(location.store, &location.root)?;
+        let backend = options.backend(location)?;
         let base = newest(&backend, &[]).await?;
         Ok(Self::at(backend, options, base))
     }
@@ -91,6 +103,7 @@ impl ArrayStore {
             held: HashMap::new(),
             changes: 0,
             attempts: Vec::new(),
+            next_id: None,
         }
     }
 
@@ -184,14 +197,24 @@ impl ArrayStore {
         Ok(())
     }
 
-    fn fresh_id(&self) -> Result<u64> {
+    /// A number that no array has. The first of a store is random, those after it follow: arrays
+    /// that are made together then lie together. A forked child begins anew.
+    fn fresh_id(&mut self) -> Result<u64> {
+        let process = std::process::id();
         // Even a second try is unlikely; a source that always gives the same must not hang anybody.
         for _ in 0..64 {
-            let mut bytes = [0; 8];
-            random(&mut bytes)?;
-            let id = u64::from_le_bytes(bytes);
+            let follows = self.next_id.take().filter(|(owner, _)| *owner == process);
+            let id = match follows {
+                Some((_, id)) => id,
+                None => {
+                    let mut bytes = [0; 8];
+                    random(&mut bytes)?;
+                    u64::from_le_bytes(bytes)
+                }
+            };
             let taken = self.base.inner.layers.iter().any(|layer| layer.rows.contains_key(&id));
             if id != 0 && !taken && !self.pending.contains_key(&id) {
+                self.next_id = id.checked_add(1).map(|next| (process, next));
                 return Ok(id);
             }
         }
@@ -290,7 +313,7 @@ impl ArrayStore {
     ) -> Result<Vec<(Vec<u64>, PendingChunk)>> {
         let grid = meta.grid()?;
         let held = self.pending.get(&meta.id);
-        let mut chunks = Vec::new();
+        let mut chunks: Vec<Touched> = Vec::new();
         let mut partial = Vec::new();
         for chunk in grid.touched(selection)? {
             let (origin, extents) = (grid.origin(&chunk), grid.extents(&chunk));
@@ -318,11 +341,9 @@ impl ArrayStore {
                 chunk.4 = Some(before.values);
             }
         }
-        let mut out = Vec::with_capacity(chunks.len());
-        for (chunk, origin, extents, whole, before) in chunks {
+        let make = |(chunk, origin, extents, whole, before): Touched| {
             if whole && data.is_none() {
-                out.push((chunk, PendingChunk::Erased));
-                continue;
+                return Ok((chunk, PendingChunk::Erased));
             }
             let mut values = match before {
                 Some(values) => values,
@@ -341,9 +362,13 @@ impl ArrayStore {
                     copy_in(source, place, &mut values.as_target(), &common, meta.width())?;
                 }
             }
-            out.push((chunk, PendingChunk::Data { values, extents }));
+            Ok((chunk, PendingChunk::Data { values: Arc::new(values), extents }))
+        };
+        let bytes = data.map_or(0, |data| data.values.memory());
+        if chunks.len() < 2 || bytes < SHARED_COPY {
+            return chunks.into_iter().map(make).collect();
         }
-        Ok(out)
+        self.backend.install(|| chunks.into_par_iter().map(make).collect())
     }
 
     /// Gives an array another shape of as many axes. What is cut off is gone; what is new reads as
