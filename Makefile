@@ -99,6 +99,7 @@ soak: setup reference ## property tests and fuzzing for much longer than in chec
 	IAC_FLIPS=full $(CARGO_TEST) -p iac-adapters --features iac-codec/full,dicom,wsi-import,jxl --test flips -- --nocapture
 	$(CARGO_TEST) -p iac-cli --features full --test tiles_killed -- --ignored --nocapture
 	$(CARGO_TEST) -p iac-array --test kills -- --ignored --nocapture
+	IAC_ARRAY_FLUSHES=1000 $(CARGO_TEST) -p iac-array --test crowds -- --nocapture
 	$(CARGO_TEST) -p iac-interop --features zarr --test arrays
 	IAC_SOAK_KILLS=600 $(CARGO_TEST) -p iac-cli --features full --test crash -- --include-ignored --nocapture --test-threads=1
 	IAC_SOAK_KILLS=300 $(CARGO_TEST) -p iac-writer --test kills -- --nocapture

@@ -354,6 +354,32 @@ pub(crate) enum Source<'a> {
     Every(&'a [u8]),
 }
 
+/// Bytes that one element of any length may take where it stands for many: a few stored bytes must
+/// not ask for all memory.
+const MAX_REPEATED: u64 = 4 << 30;
+
+fn check_repeats(element: &[u8], times: usize) -> Result<()> {
+    let bytes = u64_len(element.len()).saturating_mul(u64_len(times));
+    if bytes > MAX_REPEATED {
+        return Err(ArrayError::TooLarge {
+            what: "repeated element (bytes)",
+            found: bytes,
+            allowed: MAX_REPEATED,
+        });
+    }
+    Ok(())
+}
+
+fn repeated(element: &[u8]) -> Result<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(element.len()).map_err(|error| ArrayError::System {
+        what: "memory",
+        reason: format!("{} bytes of an element: {error}", element.len()),
+    })?;
+    copy.extend_from_slice(element);
+    Ok(copy)
+}
+
 impl Values {
     /// So many elements, each the fill value.
     pub(crate) fn filled(dtype: &DType, fill: Option<&[u8]>, elements: u64) -> Result<Self> {
@@ -364,7 +390,11 @@ impl Values {
                 what: "memory",
                 reason: format!("{elements} elements: {error}"),
             })?;
-            values.resize(elements, fill.unwrap_or_default().to_vec());
+            let fill = fill.unwrap_or_default();
+            check_repeats(fill, elements)?;
+            for _ in 0..elements {
+                values.push(repeated(fill)?);
+            }
             return Ok(Self::Variable(values));
         };
         let bytes = elements.checked_mul(u64_len(width)).ok_or(ArrayError::TooLarge {
@@ -611,7 +641,11 @@ fn transfer(
         }
         (Source::Every(element), Target::Variable(to)) => {
             let to = span(target, elements, 1).and_then(|span| to.get_mut(span));
-            to.ok_or_else(lost)?.fill(element.to_vec());
+            let to = to.ok_or_else(lost)?;
+            check_repeats(element, to.len())?;
+            for slot in to {
+                *slot = repeated(element)?;
+            }
         }
         (Source::Variable(from), Target::Variable(to)) => {
             let from = span(source, elements, 1).and_then(|span| from.get(span));

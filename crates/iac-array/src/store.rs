@@ -199,29 +199,27 @@ impl ArrayStore {
 
     /// A number that no array has. The first of a store is random, those after it follow: arrays
     /// that are made together then lie together. A forked child begins anew.
+    ///
+    /// From there on to the next that is free: a source of numbers that repeats itself needs no more
+    /// steps than there are ids.
     fn fresh_id(&mut self) -> Result<u64> {
         let process = std::process::id();
-        // Even a second try is unlikely; a source that always gives the same must not hang anybody.
-        for _ in 0..64 {
-            let follows = self.next_id.take().filter(|(owner, _)| *owner == process);
-            let id = match follows {
-                Some((_, id)) => id,
-                None => {
-                    let mut bytes = [0; 8];
-                    random(&mut bytes)?;
-                    u64::from_le_bytes(bytes)
-                }
-            };
-            let taken = self.base.inner.layers.iter().any(|layer| layer.rows.contains_key(&id));
-            if id != 0 && !taken && !self.pending.contains_key(&id) {
-                self.next_id = id.checked_add(1).map(|next| (process, next));
-                return Ok(id);
+        let follows = self.next_id.take().filter(|(owner, _)| *owner == process);
+        let first = match follows {
+            Some((_, id)) => id,
+            None => {
+                let mut bytes = [0; 8];
+                random(&mut bytes)?;
+                u64::from_le_bytes(bytes)
             }
-        }
-        Err(ArrayError::System {
-            what: "random numbers",
-            reason: "64 of them are taken or 0".to_owned(),
-        })
+        };
+        let taken = |id: &u64| {
+            self.pending.contains_key(id)
+                || self.base.inner.layers.iter().any(|layer| layer.rows.contains_key(id))
+        };
+        let id = next_free(first, taken);
+        self.next_id = Some((process, id.wrapping_add(1)));
+        Ok(id)
     }
 
     /// An array or group as it is with all changes.
@@ -603,4 +601,28 @@ pub(crate) async fn newest(
     let newest = versions.last().map(|(version, _)| *version).ok_or_else(gone)?;
     let manifest = backend.manifest(newest).await?.ok_or_else(gone)?;
     Ok(Snapshot { inner: Arc::new(Inner::open(backend, manifest, known).await?) })
+}
+
+/// The first number from `start` on, around the end, that is neither 0 nor taken.
+fn next_free(start: u64, taken: impl Fn(&u64) -> bool) -> u64 {
+    let mut id = start;
+    while id == 0 || taken(&id) {
+        id = id.wrapping_add(1);
+    }
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_free;
+
+    #[test]
+    fn ids_are_found_where_the_random_number_repeats_itself() {
+        let mut taken = std::collections::HashSet::new();
+        for _ in 0..1000 {
+            assert!(taken.insert(next_free(u64::MAX - 2, |id| taken.contains(id))));
+        }
+        assert!(!taken.contains(&0));
+        assert!(taken.contains(&u64::MAX) && taken.contains(&1));
+    }
 }

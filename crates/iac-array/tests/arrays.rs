@@ -355,3 +355,14 @@ fn chunks_that_are_hidden_or_deleted_ask_for_compaction() {
     store.write("a", &[0], (7..407).collect::<ndarray::Array1<i32>>()).unwrap();
     assert!(store.flush().unwrap().needs_compaction);
 }
+
+#[test]
+fn a_long_fill_text_of_many_elements_is_refused_before_memory_is_taken() {
+    let mut store = memory();
+    let fill = ArrayData::from_texts(&[], ["x".repeat(1 << 20)]).unwrap();
+    let spec = ArraySpec::new(DType::Utf8, &[1 << 20]).chunks(&[1 << 10]).fill_data(fill);
+    store.define("t", spec).unwrap();
+    let error = store.read_all("t").unwrap_err();
+    assert!(matches!(error, ArrayError::TooLarge { found, .. } if found == 1 << 40), "{error}");
+    assert_eq!(store.read("t", &[7], &[3]).unwrap().shape(), [3]);
+}
