@@ -227,9 +227,10 @@ pub(crate) fn usize_len(what: &'static str, length: u64) -> Result<usize> {
     })
 }
 
-/// Zeroed memory, or an error where there is not so much.
+/// Memory from this size on is left to the system to fill with zeros.
 const LAZY_BYTES: usize = 1 << 20;
 
+/// Zeroed memory, or an error where there is not so much.
 pub(crate) fn zeroed(what: &'static str, length: u64) -> Result<Vec<u8>> {
     let length = usize_len(what, length)?;
     let mut bytes = Vec::new();
