@@ -59,7 +59,8 @@ pub(crate) struct FileStamp {
 
 impl FileStamp {
     pub(crate) fn of(path: &Path) -> Result<Self> {
-        let metadata = fs::metadata(path).map_err(AdapterError::io(path, "cannot find the file"))?;
+        let metadata =
+            fs::metadata(path).map_err(AdapterError::io(path, "cannot find the file"))?;
         let modified = metadata.modified().ok();
         let since = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
         let since = since.unwrap_or_default();
