@@ -6,6 +6,7 @@ mod blocks;
 mod common;
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -90,7 +91,8 @@ fn every_block_of_rust_is_one_that_is_run() {
 fn the_blocks_run() {
     // They name files relative to the current folder, which is that of the whole process: so they
     // run one after the other.
-    let pages: [(&str, fn(&Path) -> Result<(), Box<dyn std::error::Error>>); 8] = [
+    type Page = fn(&Path) -> Result<(), Box<dyn Error>>;
+    let pages: [(&str, Page); 8] = [
         ("arrays", blocks::arrays),
         ("dicom", blocks::dicom),
         ("text", blocks::text),

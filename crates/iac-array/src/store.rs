@@ -22,7 +22,8 @@ use crate::snapshot::{Inner, Snapshot, read_boxes, read_into, read_one};
 ///
 /// Reading sees the changes. Everybody else sees them when they are published, all at once.
 /// Waiting is asynchronous for the object store alone: compression runs on threads of the store,
-/// and the caller waits for them. A forked process must open stores of its own.
+/// and the caller waits for them, as it does for the files of a [folder](Location::folder), which
+/// are read directly. A forked process must open stores of its own.
 #[derive(Debug)]
 pub struct ArrayStore {
     pub(crate) backend: Arc<Backend>,

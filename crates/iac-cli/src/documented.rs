@@ -28,7 +28,6 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     let mut word: Option<String> = None;
     let mut quote = None;
     let mut skip_word = false;
-    let mut characters = line.chars().peekable();
     let end = |word: &mut Option<String>, skip: &mut bool, found: &mut Vec<Vec<String>>| {
         if let (Some(word), Some(command)) = (word.take(), found.last_mut())
             && !std::mem::take(skip)
@@ -36,7 +35,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
             command.push(word);
         }
     };
-    while let Some(next) = characters.next() {
+    for next in line.chars() {
         match (quote, next) {
             (Some(open), next) if open == next => quote = None,
             (Some(_), next) => word.get_or_insert_default().push(next),

@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, unsafe_code)]
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::print_stdout)]
+#![allow(clippy::cast_possible_truncation)]
 
 use std::num::NonZeroUsize;
 use std::path::Path;

@@ -67,10 +67,8 @@ fn old_or_new(folder: &Path, old: &Tree, new: &Tree, what: &str) -> bool {
 
 fn wait_for_a_temporary_name(folder: &Path, child: &mut Child) {
     while child.try_wait().unwrap().is_none() {
-        if let Ok(mut entries) = fs::read_dir(folder) {
-            if entries.any(|entry| entry.is_ok()) {
-                return;
-            }
+        if fs::read_dir(folder).is_ok_and(|mut entries| entries.any(|entry| entry.is_ok())) {
+            return;
         }
         std::thread::sleep(Duration::from_micros(200));
     }
