@@ -687,7 +687,7 @@ fn deep_zoom_folders_have_the_native_pixels_and_every_size() {
     assert_eq!(decoded(&summary.folder.join("0/0_0.png")).0, 1);
     // What is there already stays.
     let error = slide.export_deep_zoom(&path, &options, &NoProgress).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(error.kind(), ErrorKind::Exists);
     assert!(summary.folder.join("0/0_0.png").exists());
     let cancel = Cancel::new();
     cancel.cancel();

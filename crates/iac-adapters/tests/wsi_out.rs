@@ -200,7 +200,7 @@ fn tiles_of_a_grid_are_the_regions_that_their_list_names() {
     let records: Vec<TileRecord> =
         ManifestReader::open(&summary.list).unwrap().map(Result::unwrap).collect();
     let last = records.last().unwrap();
-    assert_eq!((last.x, last.y, last.split.as_deref()), (300, 0, None));
+    assert_eq!((last.x, last.y, last.split.as_deref()), (300, 0, Some("")));
     assert_eq!(last.tile_path, Path::new("2_0.png"));
     assert_eq!(last.tile_id, format!("{}_2_0", slide.info().slide_id));
     let error = slide.export_tiles(&path, &options, &NoProgress).unwrap_err();
