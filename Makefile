@@ -121,7 +121,8 @@ bench-field: setup ## other formats and this one on the same bytes (an environme
 # Built as the tests are, so that nothing is compiled again.
 .PHONY: bench-guard
 bench-guard: setup ## instructions of hot paths beside those on record (ARGS=--record records them)
-	cargo build --profile $(PROFILE) --workspace $(FULL) --bin guard
+	# With the tests, so that what those were built with is used again.
+	cargo build --profile $(PROFILE) --workspace $(FULL) --tests --bin guard
 	$${CARGO_TARGET_DIR:-target}/$(PROFILE)/guard $(ARGS)
 
 .PHONY: bench-scale
