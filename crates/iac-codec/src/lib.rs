@@ -42,6 +42,7 @@
 
 #[cfg(feature = "brotli")]
 pub mod brotli;
+mod byte;
 mod codec;
 mod error;
 mod image;
@@ -68,7 +69,8 @@ mod strict_params;
 #[cfg(feature = "zstd")]
 pub mod zstd;
 
-pub use codec::{ByteCodec, Codec, CodecKind, Parameters};
+pub use byte::{ByteCodec, Parameters};
+pub use codec::{Codec, CodecKind};
 pub use error::{CodecError, CodecErrorKind, Result};
 pub use half;
 pub use image::{
