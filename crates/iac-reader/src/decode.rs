@@ -483,7 +483,7 @@ impl Decoding<'_> {
         self.loaded.or_else(|| self.content().source.memory().map(|memory| memory.as_ref()))
     }
 
-    pub(crate) fn content(&self) -> &crate::pack::Content {
+    pub(crate) fn content(&self) -> &crate::content::Content {
         &self.pack.inner.content
     }
 

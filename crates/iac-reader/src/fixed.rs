@@ -7,12 +7,13 @@ use bytemuck::AnyBitPattern;
 use bytes::Bytes;
 use iac_format::{Element, ElementType, FixedShape, FormatError, swap_if_big_endian};
 
+use crate::content::RowAddresses;
 use crate::convert::to_f32;
 use crate::error::{ReadError, Result};
 use crate::gather::{AHEAD, Piece, length_of, lost, no_memory, reserve, share_of};
 use crate::matrix::{Matrix, bytes_of_mut, is_of_type, memory_shape};
 use crate::options::ReadOptions;
-use crate::pack::{PackReader, RowAddresses};
+use crate::pack::PackReader;
 use crate::prefetch::load_ahead;
 use crate::variable::check_extensions;
 

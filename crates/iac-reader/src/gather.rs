@@ -10,8 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::batch::ContiguousRecordBatch;
+use crate::content::{Content, RowAddresses};
 use crate::error::{ReadError, Result};
-use crate::pack::{Content, PackReader, RowAddresses};
+use crate::pack::PackReader;
 use crate::prefetch::load_ahead;
 use crate::source::SourceRead;
 

@@ -34,6 +34,7 @@
 //! object stores and on web servers (module `object`). Codecs are features of `iac-codec`.
 
 mod batch;
+mod content;
 mod convert;
 mod decode;
 mod error;
@@ -49,6 +50,7 @@ mod load;
 mod matrix;
 #[cfg(feature = "object-store")]
 pub mod object;
+mod open;
 mod options;
 mod overlay;
 mod pack;
@@ -65,6 +67,7 @@ mod variable;
 mod verify;
 
 pub use batch::ContiguousRecordBatch;
+pub use content::RecordSpan;
 pub use decode::{SkippedRow, SkippedRows};
 pub use error::{ReadError, Result};
 pub use fixed::FixedRecordPack;
@@ -72,8 +75,9 @@ pub use header_cache::{CacheConfig, clear_caches, configure_cache};
 pub use image_batch::ImageBatch;
 pub use iter::Payloads;
 pub use matrix::Matrix;
+pub use open::{is_url, read_header};
 pub use options::{ReadOptions, SourceKind};
-pub use pack::{PackKind, PackReader, RecordSpan, is_url, read_header};
+pub use pack::{PackKind, PackReader};
 pub use read_ahead::{ReadAhead, ReadAheadOptions};
 pub use source::{Advice, ByteSource, MappedFile, Memory, PositionalFile, SourceRead};
 pub use table::Table;

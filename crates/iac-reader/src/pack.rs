@@ -1,24 +1,18 @@
 //! An open pack: header, tables, and the ways to its records.
 
-use std::fs::File;
-use std::io;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use iac_format::{
-    FixedShape, FormatError, HEADER_BYTES, Header, Layout, RecordIndex, RowSums, Segment, TableKind,
-};
+use iac_format::{FormatError, Header, Layout, RecordIndex, RowSums, TableKind};
 
+use crate::content::{Content, RecordSpan, RowAddresses};
 use crate::error::{ReadError, Result};
-use crate::header_cache::{self, FileKey};
+use crate::open::{display_name, io_error, load_damaged_header, open_header, read_header_block};
 use crate::options::{ReadOptions, SourceKind};
 use crate::source::{Advice, ByteSource, MappedFile, Memory, PositionalFile, open_regular};
 use crate::table::{Table, load_stream};
-
-/// Tables up to this size do not make a file be mapped.
-const READ_AT_ONCE: u64 = 64 << 10;
 
 /// How a pack stores its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,106 +71,6 @@ struct Tables {
     slides: OnceLock<Table>,
     index: OnceLock<Table>,
     rows: OnceLock<RowAddresses>,
-}
-
-/// The bytes of a pack and its checked header.
-#[derive(Debug)]
-pub(crate) struct Content {
-    pub(crate) path: Arc<str>,
-    pub(crate) source: Arc<dyn ByteSource>,
-    pub(crate) header: Header,
-    /// What is wrong with the header, where that was asked for instead of an error.
-    damage: Vec<FormatError>,
-}
-
-/// How rows are found in the data segment.
-#[derive(Debug)]
-pub(crate) enum RowAddresses {
-    Variable(RecordIndex),
-    Fixed { shape: FixedShape, rows: u64, sums: Option<RowSums>, data_length: u64 },
-    None,
-}
-
-/// Where one record lies in the data segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordSpan {
-    /// First byte, relative to the data segment.
-    pub offset: u64,
-    /// Number of bytes.
-    pub length: u64,
-    /// CRC-32 of the stored bytes, where the pack has one.
-    pub crc32: Option<u32>,
-}
-
-impl Content {
-    pub(crate) fn format_error(&self, source: FormatError) -> ReadError {
-        ReadError::Format { path: Arc::clone(&self.path), source }
-    }
-
-    pub(crate) fn io_error(&self, action: &'static str, source: io::Error) -> ReadError {
-        ReadError::Io { path: Arc::clone(&self.path), action, source }
-    }
-
-    /// Runs a call that touches the source's memory: checks before that the file still has its
-    /// size, and after that nothing was lost meanwhile. A loss explains every other error.
-    pub(crate) fn guarded<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
-        let wrap = |source| self.io_error("read", source);
-        self.source.check_size(self.header.layout().end()).map_err(wrap)?;
-        let result = call();
-        self.source.check_lost().map_err(wrap)?;
-        result
-    }
-
-    /// The same for calls that read one record, with a size that may be a few milliseconds old.
-    #[inline]
-    pub(crate) fn guarded_lately<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
-        let wrap = |source| self.io_error("read", source);
-        self.source.check_size_lately(self.header.layout().end()).map_err(wrap)?;
-        let result = call();
-        self.source.check_lost().map_err(wrap)?;
-        result
-    }
-
-    /// The bytes of a table: shared with the source's memory, or copied.
-    pub(crate) fn segment_bytes(&self, segment: Segment, max_copied: u64) -> Result<Bytes> {
-        let too_large = |allowed: String| ReadError::Memory {
-            path: Arc::clone(&self.path),
-            what: "a table",
-            bytes: segment.length,
-            allowed,
-        };
-        let length = usize::try_from(segment.length)
-            .map_err(|_| too_large("this machine cannot address that".to_owned()))?;
-        // Mapping a file costs more than reading a few pages of it.
-        let memory = if segment.length <= READ_AT_ONCE.min(max_copied) {
-            self.source.memory_at_hand()
-        } else {
-            self.source.memory()
-        };
-        if let Some(memory) = memory {
-            let start = usize::try_from(segment.offset).ok();
-            let end = start.and_then(|start| start.checked_add(length));
-            return match (start, end) {
-                (Some(start), Some(end)) if end <= memory.len() => Ok(memory.slice(start..end)),
-                _ => Err(self.io_error("read a table", io::ErrorKind::UnexpectedEof.into())),
-            };
-        }
-        if let Some(bytes) = self.source.shared(segment.offset, length) {
-            return Ok(bytes);
-        }
-        if segment.length > max_copied {
-            return Err(too_large(format!("the options allow {max_copied}")));
-        }
-        let mut buffer = Vec::new();
-        buffer
-            .try_reserve_exact(length)
-            .map_err(|_| too_large("that much is not available".to_owned()))?;
-        buffer.resize(length, 0);
-        self.source
-            .read_into(segment.offset, &mut buffer)
-            .map_err(|source| self.io_error("read a table", source))?;
-        Ok(Bytes::from(buffer))
-    }
 }
 
 impl PackReader {
@@ -526,146 +420,4 @@ impl PackReader {
         }
         Ok(())
     }
-}
-
-impl RowAddresses {
-    #[inline]
-    pub(crate) fn span(&self, row: u64) -> Result<RecordSpan, FormatError> {
-        match self {
-            Self::Variable(index) => {
-                let span = index.span(row)?;
-                Ok(RecordSpan {
-                    offset: span.offset,
-                    length: u64::from(span.length),
-                    crc32: span.crc32,
-                })
-            }
-            Self::Fixed { shape, rows, sums, data_length } => {
-                if row >= *rows {
-                    return Err(FormatError::RowOutOfRange { row, rows: *rows });
-                }
-                let offset = row.saturating_mul(shape.record_bytes);
-                let length = shape.record_bytes;
-                // Only a pack that is rescued can have rows behind its data segment.
-                if offset.checked_add(length).is_none_or(|end| end > *data_length) {
-                    let data_length = *data_length;
-                    return Err(FormatError::Span { row, offset, length, data_length });
-                }
-                Ok(RecordSpan {
-                    offset,
-                    length,
-                    crc32: sums.as_ref().and_then(|sums| sums.get(row)),
-                })
-            }
-            Self::None => Err(FormatError::NoRecordIndex),
-        }
-    }
-}
-
-/// Whether this build takes a path for the URL of an object: one of a known scheme, where the
-/// feature `object-store` is compiled in.
-#[must_use]
-pub fn is_url(path: impl AsRef<Path>) -> bool {
-    #[cfg(feature = "object-store")]
-    return path.as_ref().to_str().is_some_and(crate::object::ObjectLocation::is_url);
-    #[cfg(not(feature = "object-store"))]
-    {
-        let _ = path;
-        false
-    }
-}
-
-/// Reads only a pack's header, from the process-wide cache where that has it: one `stat`, no open.
-///
-/// # Errors
-///
-/// As [`PackReader::open`].
-pub fn read_header(path: impl AsRef<Path>) -> Result<Header> {
-    let path = path.as_ref();
-    if is_url(path) {
-        return Ok(PackReader::open(path)?.header().clone());
-    }
-    let name = display_name(path);
-    let load = || {
-        let (file, size) = open_regular(path).map_err(|source| io_error(&name, "open", source))?;
-        load_header(&name, &file, size)
-    };
-    let key = std::fs::metadata(path).ok().as_ref().and_then(FileKey::of);
-    let Some(key) = key else {
-        return load();
-    };
-    let text = header_cache::text_of(path, key, || load().map(|header| header.shared_text()))?;
-    Header::from_text(text, key.size).map_err(|source| ReadError::Format { path: name, source })
-}
-
-/// The header of an open file; its text may come from the cache.
-fn open_header(
-    path: &Path,
-    name: &Arc<str>,
-    file: &File,
-    size: u64,
-    use_cache: bool,
-) -> Result<Header> {
-    let key = if use_cache { file.metadata().ok().as_ref().and_then(FileKey::of) } else { None };
-    let Some(key) = key.filter(|key| key.size == size) else {
-        return load_header(name, file, size);
-    };
-    let text = header_cache::text_of(path, key, || {
-        load_header(name, file, size).map(|header| header.shared_text())
-    })?;
-    Header::from_text(text, size)
-        .map_err(|source| ReadError::Format { path: Arc::clone(name), source })
-}
-
-fn load_header(name: &Arc<str>, file: &File, size: u64) -> Result<Header> {
-    let block =
-        read_header_block(size, |offset, buffer| crate::source::read_file(file, offset, buffer))
-            .map_err(|source| io_error(name, "read the header", source))?;
-    Header::parse(&block, size)
-        .map_err(|source| ReadError::Format { path: Arc::clone(name), source })
-}
-
-/// A header as far as it can be interpreted, and what is wrong with it.
-fn load_damaged_header(
-    name: &Arc<str>,
-    size: u64,
-    read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
-) -> Result<(Header, Vec<FormatError>)> {
-    let block = read_header_block(size, read)
-        .map_err(|source| io_error(name, "read the header", source))?;
-    iac_format::header_text(&block, size)
-        .and_then(|text| Header::from_damaged_text(text, size))
-        .map_err(|source| ReadError::Format { path: Arc::clone(name), source })
-}
-
-/// Reads the part of the fixed header that holds something: most have a few hundred bytes.
-fn read_header_block(
-    size: u64,
-    read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
-) -> io::Result<Vec<u8>> {
-    const FIRST_READ: u64 = 4096;
-    let whole = size.min(HEADER_BYTES);
-    let first = whole.min(FIRST_READ);
-    let mut block = vec![0; usize::try_from(first).unwrap_or(usize::MAX)];
-    read(0, &mut block)?;
-    // The rest is only needed when it holds text; what is wrong is said by the parser.
-    let needs_rest = block
-        .get(8..12)
-        .and_then(|word| word.first_chunk::<4>())
-        .is_some_and(|word| u64::from(u32::from_le_bytes(*word)).saturating_add(16) > first);
-    if needs_rest && whole > first {
-        block.resize(usize::try_from(whole).unwrap_or(usize::MAX), 0);
-        let rest =
-            block.get_mut(usize::try_from(first).unwrap_or(usize::MAX)..).unwrap_or_default();
-        read(first, rest)?;
-    }
-    Ok(block)
-}
-
-fn display_name(path: &Path) -> Arc<str> {
-    Arc::from(path.to_string_lossy().as_ref())
-}
-
-fn io_error(path: &Arc<str>, action: &'static str, source: io::Error) -> ReadError {
-    ReadError::Io { path: Arc::clone(path), action, source }
 }

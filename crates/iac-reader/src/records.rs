@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::batch::ContiguousRecordBatch;
+use crate::content::RowAddresses;
 use crate::error::{ReadError, Result};
 use crate::gather::{Piece, append, lost, no_memory, read_each, reserve, slice_of};
-use crate::pack::{PackReader, RowAddresses};
+use crate::pack::PackReader;
 
 impl PackReader {
     /// Reads one record's stored bytes.

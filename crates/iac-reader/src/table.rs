@@ -7,9 +7,9 @@ use arrow_schema::SchemaRef;
 use iac_format::table::TableStream;
 use iac_format::{FormatError, TableKind};
 
+use crate::content::Content;
 use crate::error::Result;
 use crate::options::ReadOptions;
-use crate::pack::Content;
 
 /// A table of an open pack: its schema is known, its columns are decoded when asked for.
 ///

@@ -8,8 +8,9 @@ use std::sync::{Mutex, PoisonError};
 
 use iac_format::{Crc32State, ErrorKind, TableKind};
 
+use crate::content::RowAddresses;
 use crate::error::{ReadError, Result};
-use crate::pack::{PackKind, PackReader, RowAddresses};
+use crate::pack::{PackKind, PackReader};
 
 /// Bytes that are read at once where a long stretch is summed up.
 const STRETCH: u64 = 4 << 20;
