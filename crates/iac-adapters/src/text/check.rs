@@ -1,17 +1,17 @@
 //! Whether a pack of text keeps the rules of its schema.
 
+mod block;
+mod report;
+
 use std::collections::HashSet;
 
-use iac_codec::Limits;
 use iac_format::{ErrorKind, TableKind};
 use iac_reader::{PackKind, PackReader, RecordOptions, VariableRecordPack};
-use serde::Serialize;
 use serde_json::Value;
 
-use super::block::{check_texts, document, split};
 use super::fault::BlockError;
 use super::lookup::PatientRows;
-use super::manifest::{self, Keep, Manifest, TextSpan};
+use super::manifest::Manifest;
 use super::model::{ClinicalDoc, SCHEMA_VERSION, TextDocument};
 use super::reader::{
     INSTITUTION, NUM_DOCS, PATIENT_ID, RAW_BYTES, TextReadOptions, TextReader, check_version,
@@ -20,149 +20,13 @@ use super::writer::TEXT_COLUMNS_EXTENSION;
 use crate::columns::{IntColumn, has_column, int_column, missing_columns, text_column};
 use crate::error::AdapterError;
 use crate::text_pair::ClinicalDocPair;
+use block::{BlockFaults, inspect};
+pub use report::{TextCheck, TextCheckOptions, TextFault};
 
 /// Rows that are decoded together.
 const ROWS_AT_ONCE: usize = 256;
 /// Their stored bytes, unless one row has more.
 const BYTES_AT_ONCE: u64 = 16 << 20;
-
-/// What is checked; by as many threads as the pack that is checked is read with.
-///
-/// ```
-/// use iac_adapters::text::check::TextCheckOptions;
-///
-/// let everything = TextCheckOptions::default().decode(u64::MAX).strict(true);
-/// # let _ = everything;
-/// ```
-#[derive(Debug, Clone)]
-pub struct TextCheckOptions {
-    decode: u64,
-    crc: u64,
-    spread: bool,
-    max_faults: usize,
-    strict: bool,
-    limits: Limits,
-}
-
-impl TextCheckOptions {
-    /// Sets how many rows are decoded; `u64::MAX`: all. Default: 16.
-    #[must_use]
-    pub const fn decode(mut self, rows: u64) -> Self {
-        self.decode = rows;
-        self
-    }
-
-    /// Sets how many rows are compared with their checksum, beside those that are decoded. Default:
-    /// all.
-    #[must_use]
-    pub const fn crc(mut self, rows: u64) -> Self {
-        self.crc = rows;
-        self
-    }
-
-    /// Sets whether these rows are spread over the pack, first and last among them; else they are
-    /// the first ones. Default: spread.
-    #[must_use]
-    pub const fn spread(mut self, spread: bool) -> Self {
-        self.spread = spread;
-        self
-    }
-
-    /// Sets how many faults and how many warnings are listed at most; the others are only counted.
-    /// Default: 1,000.
-    #[must_use]
-    pub const fn max_faults(mut self, faults: usize) -> Self {
-        self.max_faults = faults;
-        self
-    }
-
-    /// Sets whether warnings are faults. Default: no.
-    #[must_use]
-    pub const fn strict(mut self, strict: bool) -> Self {
-        self.strict = strict;
-        self
-    }
-
-    /// Sets the bounds on what one patient may decode to. Default: [`Limits::default`].
-    #[must_use]
-    pub const fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-}
-
-impl Default for TextCheckOptions {
-    fn default() -> Self {
-        Self {
-            decode: 16,
-            crc: u64::MAX,
-            spread: true,
-            max_faults: 1000,
-            strict: false,
-            limits: Limits::default(),
-        }
-    }
-}
-
-/// One thing that is wrong. As JSON: `{"check","row","field","message"}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct TextFault {
-    /// What was checked: `header`, `table`, `patient_id`, `span`, `checksum`, `decode`, `block`,
-    /// `index`, `body`.
-    pub check: &'static str,
-    /// Row of the index, where one row is at fault.
-    pub row: Option<u64>,
-    /// Header member or column, where one is at fault.
-    pub field: Option<String>,
-    /// What is wrong, without the pack's name.
-    pub message: String,
-    /// The kind of the fault.
-    #[serde(skip)]
-    pub kind: ErrorKind,
-}
-
-/// What was found in one pack.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TextCheck {
-    /// The payload type.
-    pub payload_type: &'static str,
-    /// Rows of the index.
-    pub records: u64,
-    /// The codec's name, where the header states one.
-    pub codec: String,
-    /// Rows that were decoded, well or not.
-    pub decoded: u64,
-    /// Rows that were compared with their checksum.
-    pub crc_checked: u64,
-    /// What is wrong, as far as it is listed.
-    pub faults: Vec<TextFault>,
-    /// All faults.
-    pub total_faults: u64,
-    /// What is suspicious but legal, as far as it is listed; empty in a strict check.
-    pub warnings: Vec<TextFault>,
-    /// All warnings.
-    pub total_warnings: u64,
-}
-
-impl TextCheck {
-    /// Whether nothing is wrong.
-    #[must_use]
-    pub const fn is_sound(&self) -> bool {
-        self.total_faults == 0
-    }
-
-    /// What validators print about a sound pack:
-    /// `type=T records=R codec=C decoded=D crc_checked=N`.
-    #[must_use]
-    pub fn summary(&self) -> String {
-        format!(
-            "type={} records={} codec={} decoded={} crc_checked={}",
-            self.payload_type, self.records, self.codec, self.decoded, self.crc_checked
-        )
-    }
-}
 
 /// Checks a pack of either kind of text; nothing when it is a pack of something else.
 #[must_use]
@@ -219,15 +83,6 @@ struct Checker<'o, D> {
     list: TextCheck,
     pack: PackReader,
     kind: std::marker::PhantomData<fn() -> D>,
-}
-
-/// What is wrong with one row's block, found on another thread.
-#[derive(Default)]
-struct BlockFaults {
-    manifest: Option<Manifest>,
-    fault: Option<BlockError>,
-    warnings: Vec<String>,
-    sums: [u64; 2],
 }
 
 impl<'o, D: TextDocument> Checker<'o, D> {
@@ -553,59 +408,4 @@ fn schema(
 ) -> TextFault {
     let field = field.map(str::to_owned);
     TextFault { check, row, field, message: message.into(), kind: ErrorKind::Schema }
-}
-
-/// Looks a block through.
-fn inspect<D: TextDocument>(block: &[u8], limits: &Limits) -> BlockFaults {
-    let mut found = BlockFaults::default();
-    match look::<D>(block, limits, &mut found) {
-        Ok(manifest) => found.manifest = Some(manifest),
-        Err(fault) => found.fault = Some(fault),
-    }
-    found
-}
-
-fn look<D: TextDocument>(
-    block: &[u8],
-    limits: &Limits,
-    found: &mut BlockFaults,
-) -> Result<Manifest, BlockError> {
-    let (bytes, body) = split(block)?;
-    let manifest = manifest::parse::<D>(bytes, Keep::All, limits.max_decoded_bytes)?.manifest;
-    check_texts::<D>(&manifest, body, limits)?;
-    let body_bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
-    let mut spans: Vec<TextSpan> = Vec::new();
-    for (number, doc) in (0_u64..).zip(&manifest.docs) {
-        // Whatever is wrong with spans and texts shows here.
-        document::<D>(number, doc.clone(), body)?;
-        for ((sum, span), field) in found.sums.iter_mut().zip(doc.spans).zip(D::TEXTS) {
-            *sum = sum.saturating_add(span.length);
-            if span.length > 0 {
-                spans.push(span);
-            } else if span.offset > body_bytes {
-                found.warnings.push(format!(
-                    "document {number}: the empty {} lies at offset {}, behind the body of \
-                     {body_bytes} bytes",
-                    field.name, span.offset
-                ));
-            }
-        }
-    }
-    spans.sort_unstable_by_key(|span| (span.offset, span.length));
-    let (mut end, mut unused, mut shared) = (0_u64, 0_u64, 0_u64);
-    for span in spans {
-        let behind = span.offset.saturating_add(span.length);
-        unused = unused.saturating_add(span.offset.saturating_sub(end));
-        let again = end.min(behind).saturating_sub(span.offset);
-        shared = shared.saturating_add(again);
-        end = end.max(behind);
-    }
-    unused = unused.saturating_add(body_bytes.saturating_sub(end));
-    if unused > 0 {
-        found.warnings.push(format!("{unused} bytes of the body belong to no text"));
-    }
-    if shared > 0 {
-        found.warnings.push(format!("{shared} bytes of the body belong to several texts"));
-    }
-    Ok(manifest)
 }

@@ -10,13 +10,15 @@ pub(crate) mod options;
 mod places;
 mod plan;
 mod read;
+mod rgb;
 pub(crate) mod source;
 mod warnings;
 
 pub use build::{TilePackBuilder, TileSize, TileSummary};
 pub use options::{Alpha, JpegSources, TileColor, WideSamples};
 pub use places::TileRect;
-pub use read::{RgbTile, TilePackReader, TileReadOptions};
+pub use read::{TilePackReader, TileReadOptions};
+pub use rgb::RgbTile;
 pub use warnings::TileWarning;
 
 /// The payload type of packs that every reader knows.

@@ -7,6 +7,7 @@
 pub(crate) mod build;
 pub(crate) mod bulk;
 pub(crate) mod check;
+mod columns;
 pub(crate) mod export;
 pub(crate) mod facts;
 pub(crate) mod filter;
