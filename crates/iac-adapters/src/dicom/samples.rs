@@ -1,8 +1,10 @@
 //! Images as they are read: samples in their own type.
 
+use std::fmt;
+
 use iac_codec::{ImageShape, Samples};
 
-/// The type of an image's samples.
+/// The type of an image's samples, or of a volume's voxels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PixelType {
@@ -85,6 +87,12 @@ impl PixelType {
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
+impl fmt::Display for PixelType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

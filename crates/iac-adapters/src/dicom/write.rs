@@ -272,7 +272,9 @@ fn item_header(out: &mut Vec<u8>, length: u32, encoding: Encoding) {
     }
 }
 
-const fn has_short_length(vr: VR) -> bool {
+/// Whether explicit headers of this representation have a length of two bytes, in place of four behind
+/// two reserved ones (PS3.5, 7.1.2).
+pub(crate) const fn has_short_length(vr: VR) -> bool {
     !matches!(
         vr,
         VR::OB

@@ -12,6 +12,7 @@ use super::source::PixelSource;
 use crate::dicom::object::MAX_NESTING;
 use crate::dicom::parse::{self, DicomFile};
 use crate::dicom::syntax::{self, Encoding};
+use crate::dicom::write::has_short_length;
 
 /// Files up to this size are read whole.
 pub(crate) const LARGE: u64 = 8 << 20;
@@ -77,23 +78,7 @@ fn header(window: &mut Window, position: u64, explicit: bool) -> Option<Header> 
         return Some(Header { tag, vr: None, length, value: position.checked_add(8)? });
     }
     let vr = VR::from_binary([e, f])?;
-    let long = matches!(
-        vr,
-        VR::OB
-            | VR::OD
-            | VR::OF
-            | VR::OL
-            | VR::OV
-            | VR::OW
-            | VR::SQ
-            | VR::SV
-            | VR::UC
-            | VR::UN
-            | VR::UR
-            | VR::UT
-            | VR::UV
-    );
-    if !long {
+    if has_short_length(vr) {
         let length = u64::from(u16::from_le_bytes([g, h]));
         return Some(Header {
             tag,

@@ -13,21 +13,8 @@ use super::slice::{Form, Found, Slice, slices_of};
 use super::stack::VolumeStack;
 use super::words::{VoxelType, WordsMut};
 use crate::dicom::read::{DicomPackReader, Series};
-use crate::dicom::samples::{PixelSamplesMut, PixelType};
+use crate::dicom::samples::PixelSamplesMut;
 use crate::error::{AdapterError, Result};
-
-fn voxel_type(pixel_type: PixelType) -> VoxelType {
-    match pixel_type {
-        PixelType::U8 => VoxelType::U8,
-        PixelType::I8 => VoxelType::I8,
-        PixelType::U16 => VoxelType::U16,
-        PixelType::I16 => VoxelType::I16,
-        PixelType::U32 => VoxelType::U32,
-        PixelType::I32 => VoxelType::I32,
-        PixelType::F32 => VoxelType::F32,
-        PixelType::F64 => VoxelType::F64,
-    }
-}
 
 impl DicomPackReader {
     /// The stacks of slices that a series has, with everything that stands in the way of a volume.
@@ -85,7 +72,7 @@ impl DicomPackReader {
                 row_per_frame: true,
                 size: [shape.height(), shape.width()],
                 samples: shape.channels(),
-                voxel_type: voxel_type(pixel_type),
+                voxel_type: pixel_type,
                 in_order,
             };
             slices_of(&self.data_set(row)?, form, &mut cache, &mut found);

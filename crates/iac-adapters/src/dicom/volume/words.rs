@@ -1,62 +1,7 @@
 //! Samples of a frame before they mean anything.
 
-use std::fmt;
-
 /// The type of voxels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum VoxelType {
-    /// Unsigned, 8 bits.
-    U8,
-    /// Signed, 8 bits.
-    I8,
-    /// Unsigned, 16 bits.
-    U16,
-    /// Signed, 16 bits.
-    I16,
-    /// Unsigned, 32 bits.
-    U32,
-    /// Signed, 32 bits.
-    I32,
-    /// Floating point, 32 bits.
-    F32,
-    /// Floating point, 64 bits.
-    F64,
-}
-
-impl VoxelType {
-    /// The name that NumPy uses.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::U8 => "uint8",
-            Self::I8 => "int8",
-            Self::U16 => "uint16",
-            Self::I16 => "int16",
-            Self::U32 => "uint32",
-            Self::I32 => "int32",
-            Self::F32 => "float32",
-            Self::F64 => "float64",
-        }
-    }
-
-    /// Bytes of one voxel.
-    #[must_use]
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::U8 | Self::I8 => 1,
-            Self::U16 | Self::I16 => 2,
-            Self::U32 | Self::I32 | Self::F32 => 4,
-            Self::F64 => 8,
-        }
-    }
-}
-
-impl fmt::Display for VoxelType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+pub use crate::dicom::samples::PixelType as VoxelType;
 
 /// Room for samples: signed ones as their two's complement, floating ones as their bits.
 pub(super) enum WordsMut<'a> {
