@@ -29,6 +29,37 @@ pub(crate) fn table(columns: Vec<(&str, ArrayRef)>) -> Result<Table> {
     Ok(Table::from(batch))
 }
 
+/// Where an image lies, as far as its object says so.
+pub(crate) struct ImagePlace {
+    pub(crate) position: Option<[f64; 3]>,
+    pub(crate) orientation: Option<[f64; 6]>,
+    pub(crate) spacing: Option<[f64; 2]>,
+    pub(crate) thickness: Option<f64>,
+}
+
+/// The columns of places, which both schemas have.
+pub(crate) fn place_columns(places: &[ImagePlace]) -> Vec<(&'static str, ArrayRef)> {
+    let reals = |get: &dyn Fn(&ImagePlace) -> Option<f64>| -> ArrayRef {
+        Arc::new(places.iter().map(get).collect::<Float64Array>())
+    };
+    let axis = |place: usize| move |one: &ImagePlace| one.position?.get(place).copied();
+    let direction = |place: usize| move |one: &ImagePlace| one.orientation?.get(place).copied();
+    vec![
+        ("position_x", reals(&axis(0))),
+        ("position_y", reals(&axis(1))),
+        ("position_z", reals(&axis(2))),
+        ("row_x", reals(&direction(0))),
+        ("row_y", reals(&direction(1))),
+        ("row_z", reals(&direction(2))),
+        ("column_x", reals(&direction(3))),
+        ("column_y", reals(&direction(4))),
+        ("column_z", reals(&direction(5))),
+        ("row_spacing", reals(&|one| one.spacing.map(|[row, _]| row))),
+        ("column_spacing", reals(&|one| one.spacing.map(|[_, column]| column))),
+        ("slice_thickness", reals(&|one| one.thickness)),
+    ]
+}
+
 fn idx(position: usize) -> u16 {
     u16::try_from(position).unwrap_or(u16::MAX)
 }
@@ -91,9 +122,6 @@ pub(crate) fn instance_table(series: &AllSeries, deltas: &[Vec<u8>]) -> Result<T
     let strings = |get: fn(&Instance) -> &str| -> ArrayRef {
         Arc::new(rows().map(|one| Some(get(one))).collect::<StringArray>())
     };
-    let reals = |get: &dyn Fn(&Instance) -> Option<f64>| -> ArrayRef {
-        Arc::new(rows().map(get).collect::<Float64Array>())
-    };
     let whole = |get: fn(&Instance) -> &str| -> ArrayRef {
         let number = |text: &str| {
             text.split('\\').next().and_then(number::integer).and_then(|it| i32::try_from(it).ok())
@@ -112,9 +140,15 @@ pub(crate) fn instance_table(series: &AllSeries, deltas: &[Vec<u8>]) -> Result<T
         bytes.append_value(delta);
     }
     let zeros = instances.len();
-    let axis = |place: usize| move |one: &Instance| one.place.position?.get(place).copied();
-    let direction = |place: usize| move |one: &Instance| one.place.orientation?.get(place).copied();
-    table(vec![
+    let places: Vec<ImagePlace> = rows()
+        .map(|one| ImagePlace {
+            position: one.place.position,
+            orientation: one.place.orientation,
+            spacing: one.place.pixel_spacing,
+            thickness: one.place.thickness,
+        })
+        .collect();
+    let mut columns: Vec<(&str, ArrayRef)> = vec![
         (
             "series_idx",
             Arc::new(instances.iter().map(|(it, _)| Some(idx(*it))).collect::<UInt16Array>()),
@@ -146,20 +180,10 @@ pub(crate) fn instance_table(series: &AllSeries, deltas: &[Vec<u8>]) -> Result<T
         ("offset", Arc::new(UInt64Array::from(vec![0; zeros]))),
         ("length", Arc::new(UInt32Array::from(vec![0; zeros]))),
         ("crc32", Arc::new(UInt32Array::from(vec![0; zeros]))),
-        // What follows is ours: stacks are found without an object being opened.
-        ("position_x", reals(&axis(0))),
-        ("position_y", reals(&axis(1))),
-        ("position_z", reals(&axis(2))),
-        ("row_x", reals(&direction(0))),
-        ("row_y", reals(&direction(1))),
-        ("row_z", reals(&direction(2))),
-        ("column_x", reals(&direction(3))),
-        ("column_y", reals(&direction(4))),
-        ("column_z", reals(&direction(5))),
-        ("row_spacing", reals(&|one| one.place.pixel_spacing.map(|[row, _]| row))),
-        ("column_spacing", reals(&|one| one.place.pixel_spacing.map(|[_, column]| column))),
-        ("slice_thickness", reals(&|one| one.place.thickness)),
-        ("acquisition_number", whole(|one| &one.place.acquisition)),
-        ("echo_numbers", strings(|one| &one.place.echo)),
-    ])
+    ];
+    // What follows is ours: stacks are found without an object being opened.
+    columns.extend(place_columns(&places));
+    columns.push(("acquisition_number", whole(|one| &one.place.acquisition)));
+    columns.push(("echo_numbers", strings(|one| &one.place.echo)));
+    table(columns)
 }

@@ -15,7 +15,7 @@ use super::payload::FrameCodec;
 use super::prepare::StoredFrame;
 use crate::dicom::build::Instance;
 use crate::dicom::prepare::BITS_MEMBER;
-use crate::dicom::tables::{AllSeries, table};
+use crate::dicom::tables::{AllSeries, ImagePlace, place_columns, table};
 use crate::error::{AdapterError, Result};
 
 /// Where the delta of an instance lies in the data segment.
@@ -143,8 +143,15 @@ fn columns(rows: &[Row<'_>]) -> Result<Table> {
     let reals = |get: &dyn Fn(&FrameFacts) -> Option<f64>| -> ArrayRef {
         Arc::new(facts.iter().map(get).collect::<Float64Array>())
     };
-    let axis = |place: usize| move |it: &FrameFacts| it.position?.get(place).copied();
-    let direction = |place: usize| move |it: &FrameFacts| it.orientation?.get(place).copied();
+    let places: Vec<ImagePlace> = facts
+        .iter()
+        .map(|it| ImagePlace {
+            position: it.position,
+            orientation: it.orientation,
+            spacing: it.pixel_spacing,
+            thickness: it.slice_thickness,
+        })
+        .collect();
     let mut dimensions = ListBuilder::new(UInt32Builder::new());
     for one in &facts {
         for number in &one.dimension_index {
@@ -190,23 +197,12 @@ fn columns(rows: &[Row<'_>]) -> Result<Table> {
         ("offset", Arc::new(UInt64Array::from(vec![0; rows.len()]))),
         ("length", Arc::new(UInt32Array::from(vec![0; rows.len()]))),
         ("crc32", Arc::new(UInt32Array::from(vec![0; rows.len()]))),
-        ("position_x", reals(&axis(0))),
-        ("position_y", reals(&axis(1))),
-        ("position_z", reals(&axis(2))),
-        ("row_x", reals(&direction(0))),
-        ("row_y", reals(&direction(1))),
-        ("row_z", reals(&direction(2))),
-        ("column_x", reals(&direction(3))),
-        ("column_y", reals(&direction(4))),
-        ("column_z", reals(&direction(5))),
-        ("row_spacing", reals(&|it| it.pixel_spacing.map(|[row, _]| row))),
-        ("column_spacing", reals(&|it| it.pixel_spacing.map(|[_, column]| column))),
-        ("slice_thickness", reals(&|it| it.slice_thickness)),
-        ("slice_spacing", reals(&|it| it.slice_spacing)),
-        ("rescale_slope", reals(&|it| it.rescale_slope)),
-        ("rescale_intercept", reals(&|it| it.rescale_intercept)),
-        ("dimension_index", Arc::new(dimensions.finish())),
     ];
+    columns.extend(place_columns(&places));
+    columns.push(("slice_spacing", reals(&|it| it.slice_spacing)));
+    columns.push(("rescale_slope", reals(&|it| it.rescale_slope)));
+    columns.push(("rescale_intercept", reals(&|it| it.rescale_intercept)));
+    columns.push(("dimension_index", Arc::new(dimensions.finish())));
     if rows.iter().any(|row| row.aside.is_some()) {
         let part = |get: fn(&(u64, u32, u32)) -> u32| -> ArrayRef {
             Arc::new(rows.iter().map(|row| row.aside.as_ref().map(get)).collect::<UInt32Array>())
