@@ -11,10 +11,11 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 #![allow(clippy::panic, missing_docs)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../iac-codec/tests/common/watched.rs"]
+mod watched;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -33,39 +34,6 @@ use serde_json::Value;
 const MOST_MEMORY: usize = 1 << 30;
 /// Bytes behind the zeros up to which a pack is small.
 const SMALL: usize = 2048;
-
-struct Watched;
-
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Watched = Watched;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        LARGEST.fetch_max(size, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 fn is_full() -> bool {
     std::env::var_os("IAC_FLIPS").is_some_and(|size| size == "full")
@@ -196,8 +164,7 @@ impl Golden {
         let mut altered = self.bytes.clone();
         altered[at] ^= flip;
         let started = Instant::now();
-        LARGEST.store(0, Ordering::Relaxed);
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let look = || {
             let Ok(pack) = PackReader::from_bytes(altered) else { return };
             let _ = pack.verify(&VerifyOptions::default());
             decode(&pack);
@@ -213,11 +180,11 @@ impl Golden {
             }
             let sound = pack.verify(&VerifyOptions::default()).is_sound();
             assert!(failed == 0 || !sound, "{failed} bad rows that verify does not tell");
-        }));
+        };
+        let (outcome, largest) = watched::largest_in(|| catch_unwind(AssertUnwindSafe(look)));
         let what = format!("{}: byte {at} ^ {flip:#04x}", self.name);
         assert!(outcome.is_ok(), "{what}: a panic");
         assert!(started.elapsed() < Duration::from_secs(10), "{what}: {:?}", started.elapsed());
-        let largest = LARGEST.load(Ordering::Relaxed);
         assert!(largest <= MOST_MEMORY, "{what}: {largest} bytes at once");
     }
 }

@@ -4,10 +4,11 @@
 #![allow(unsafe_code)] // an allocator that remembers
 #![allow(clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects, missing_docs)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../iac-codec/tests/common/watched.rs"]
+mod watched;
+
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use iac_adapters::text::{
@@ -20,46 +21,7 @@ use iac_format::ErrorKind;
 use iac_reader::PackReader;
 use iac_writer::{Table, VariablePackBuilder, WriteOptions};
 use serde_json::json;
-
-/// Remembers the largest allocation.
-struct Watched;
-
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Watched = Watched;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        LARGEST.fetch_max(size, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-fn largest_in<T>(run: impl FnOnce() -> T) -> (T, usize) {
-    LARGEST.store(0, Ordering::Relaxed);
-    let result = run();
-    (result, LARGEST.load(Ordering::Relaxed))
-}
+use watched::largest_in;
 
 /// A pack with these blocks, and what its index says of their sizes.
 fn pack(path: &Path, codec: Codec, blocks: &[Vec<u8>], sizes: &[Option<u64>]) -> PackReader {

@@ -3,46 +3,12 @@
 #![allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation, unsafe_code)]
 
 mod common;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "common/watched.rs"]
+mod watched;
 
 use common::codecs;
 use iac_codec::{CodecError, Limits};
-
-/// Remembers the largest allocation.
-struct Watched;
-
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Watched = Watched;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        LARGEST.fetch_max(size, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-fn largest_in(run: impl FnOnce()) -> usize {
-    LARGEST.store(0, Ordering::Relaxed);
-    run();
-    LARGEST.load(Ordering::Relaxed)
-}
+use watched::largest_in;
 
 #[test]
 fn nothing_is_allocated_past_the_limit_or_for_a_claim() {
@@ -56,7 +22,7 @@ fn nothing_is_allocated_past_the_limit_or_for_a_claim() {
         let payload = codec.encode_bytes(&record).unwrap();
         // A Brotli stream may ask for a window of 16 MiB and a little, whatever it decodes to.
         let window = if codec.name() == "brotli" { 17 << 20 } else { 0 };
-        let largest = largest_in(|| {
+        let ((), largest) = largest_in(|| {
             for error in [
                 codec.decode_bytes(&payload, &limits).unwrap_err(),
                 codec.decode_bytes_append(&payload, &mut Vec::new(), &limits).unwrap_err(),
@@ -75,7 +41,7 @@ fn nothing_is_allocated_past_the_limit_or_for_a_claim() {
             "lz4" => &lz4[..],
             _ => continue,
         };
-        let largest = largest_in(|| {
+        let ((), largest) = largest_in(|| {
             let error = codec.decode_bytes(payload, &Limits::unlimited()).unwrap_err();
             assert!(matches!(error, CodecError::Decode { .. }), "{error}");
             assert!(codec.decoded_len(payload).is_err());
