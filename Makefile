@@ -11,6 +11,8 @@ TARGET ?=
 TIME ?= 300
 # For `make bench-compare`, as in ARGS=--quick.
 ARGS ?=
+# For `make semver`.
+SEMVER_CHECKS := 0.49.0
 
 export IAC_CALLER_PATH := $(PATH)
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -71,6 +73,25 @@ doc: setup ## the API documentation, warnings as errors
 book: setup ## the documentation as a book, in target/book (installs mdbook when it is absent)
 	@command -v mdbook >/dev/null 2>&1 || cargo install --locked --version 0.5.4 mdbook
 	mdbook build
+
+.PHONY: tables
+tables: setup ## rewrite the tables in the documents that are made from manifests
+	IAC_REWRITE_TABLES=1 $(CARGO_TEST) --workspace $(FULL) --test manifests
+
+# Of `make package` and `make semver`: all crates that are published.
+PUBLISHED := iac-format iac-codec iac-writer iac-reader iac-ops iac-array iac-adapters iatrocache iac-cli
+# What `make semver` compares with.
+BASE ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
+
+.PHONY: package
+package: setup ## pack the crates as a registry gets them, and build each from its archive
+	CARGO_PROFILE_DEV_DEBUG=0 cargo package --locked $(PUBLISHED:%=-p %) $(ARGS)
+
+.PHONY: semver
+semver: setup ## public interfaces beside those of the last release, or of BASE=COMMIT (installs cargo-semver-checks)
+	@[ -n "$(BASE)" ] || { echo 'semver: no release is tagged yet; say with what to compare, as in make semver BASE=HEAD~20' >&2; exit 2; }
+	@command -v cargo-semver-checks >/dev/null 2>&1 || cargo install --locked --version $(SEMVER_CHECKS) cargo-semver-checks
+	cargo semver-checks --baseline-rev $(BASE) --default-features $(PUBLISHED:%=-p %) $(ARGS)
 
 .PHONY: features
 features: setup ## each feature set compiles, and the tests pass with none and with the default ones

@@ -77,7 +77,7 @@ fn code_line_with_url<'a>(code: &'a str, start: &'a str) -> &'a str {
 fn every_block_of_rust_is_one_that_is_run() {
     let program = bare(include_str!("book/blocks.rs"));
     let mut count = 0;
-    for page in pages() {
+    for page in pages().into_iter().chain([root().join("README.md")]) {
         for block in blocks_of(&fs::read_to_string(&page).unwrap(), "rust") {
             let wanted = bare(&block);
             assert!(program.contains(&wanted), "{}: not in blocks.rs:\n{block}", page.display());
@@ -92,7 +92,8 @@ fn the_blocks_run() {
     // They name files relative to the current folder, which is that of the whole process: so they
     // run one after the other.
     type Page = fn(&Path) -> Result<(), Box<dyn Error>>;
-    let pages: [(&str, Page); 8] = [
+    let pages: [(&str, Page); 9] = [
+        ("README", |_| blocks::readme::main()),
         ("arrays", blocks::arrays),
         ("dicom", blocks::dicom),
         ("text", blocks::text),
@@ -156,6 +157,12 @@ fn every_link_leads_somewhere() {
                 path => page.parent().unwrap().join(path),
             };
             assert!(target.exists(), "{}: {link} leads nowhere", page.display());
+            // What lies outside of the folder is not in the book that is made of it.
+            assert!(
+                !page.starts_with(root.join("docs")) || !path.contains(".."),
+                "{}: {link} leads out of the book",
+                page.display()
+            );
             if !heading.is_empty() {
                 let text = fs::read_to_string(&target).unwrap();
                 let known = text.lines().filter(|line| line.starts_with('#')).map(anchor);

@@ -23,6 +23,21 @@
 //!
 //! [`ArrayStore`] and [`Snapshot`] are asynchronous; [`blocking`] has the same calls for everybody
 //! else. `docs/arrays.md` describes the files.
+//!
+//! # Features
+//!
+//! <!-- features of iac-array -->
+//!
+//! | feature | what it adds | `default` |
+//! |---|---|---|
+//! | `convert` | Arrays out of and into files of NumPy and NIfTI, out of files of the crate `array-format` | yes |
+//! | `zarr` | Arrays out of and into folders of Zarr | |
+//! | `fixed-ids` | Ids that are the same in each run, for fuzzing only: stores of two processes would share them | |
+//! | `jxl` | Chunks as JPEG XL images (C++ library, needs cmake) | |
+//! | `htj2k` | Chunks as HTJ2K images | |
+//! | `jpegls` | Chunks as JPEG-LS images (C++ library, needs cmake) | |
+//!
+//! <!-- end -->
 
 mod attr;
 mod attrs;

@@ -20,18 +20,23 @@
 //!
 //! # Features
 //!
-//! - `zstd` (default): the codec `zstd`, dictionaries included;
-//! - `brotli` (default): the codec `brotli` in pure Rust;
-//! - `brotli-c`: the same, encoded by the C library, which is faster and makes smaller records;
-//! - `lz4` (default): the codec `lz4`, which only this implementation of the format knows;
-//! - `jpeg`: the codec `jpeg` through libjpeg-turbo (needs cmake and nasm);
-//! - `jpeg-decoder` (default): the same in pure Rust, decoding only;
-//! - `jpeg2000`: the codec `jpeg2000` through OpenJPEG; HTJ2K streams are decoded only;
-//! - `htj2k`: encoding of HTJ2K streams as well;
-//! - `jpegls`: the codec `jpegls` through CharLS;
-//! - `jxl`: the codec `jxl` through libjxl (needs cmake and a C++ compiler);
-//! - `jxl-decoder`: the same in pure Rust, decoding only;
-//! - `full`: all of them.
+//! <!-- features of iac-codec -->
+//!
+//! | feature | what it adds | `default` | `full` |
+//! |---|---|---|---|
+//! | `zstd` | The codec `zstd`, dictionaries included (C library, built from source) | yes | yes |
+//! | `brotli` | The codec `brotli` in pure Rust | yes | yes |
+//! | `brotli-c` | Encoding of the codec `brotli` through the C library: faster, and smaller records | | yes |
+//! | `lz4` | The codec `lz4` in pure Rust, which only this implementation of the format knows | yes | yes |
+//! | `jpeg-decoder` | The codec `jpeg` for decoding only, in pure Rust | yes | |
+//! | `jpeg` | The codec `jpeg` through libjpeg-turbo (built from source; needs cmake and nasm) | | yes |
+//! | `jxl-decoder` | The codec `jxl` for decoding only, in pure Rust | | |
+//! | `jxl` | The codec `jxl` through libjxl (built from source; needs cmake and a C++ compiler) | | yes |
+//! | `jpeg2000` | The codec `jpeg2000` through OpenJPEG (built from source); HTJ2K streams are decoded only | | yes |
+//! | `htj2k` | Encoding of HTJ2K streams for the codec `jpeg2000`, which is our own code | | yes |
+//! | `jpegls` | The codec `jpegls` through CharLS (built from source; needs cmake and a C++ compiler) | | yes |
+//!
+//! <!-- end -->
 //!
 //! # Names
 //!

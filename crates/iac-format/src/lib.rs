@@ -31,6 +31,16 @@
 //! assert_eq!(header.layout().data.length, 1000);
 //! # Ok::<(), iac_format::FormatError>(())
 //! ```
+//!
+//! # Features
+//!
+//! <!-- features of iac-format -->
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `serde-json-extremes` | For tests of this crate: switches on the features of serde_json that must not change a header's text |
+//!
+//! <!-- end -->
 
 mod checksums;
 mod element;

@@ -49,6 +49,17 @@
 //! })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Features
+//!
+//! <!-- features of iac-ops -->
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `jxl` | Turning JPEG records into JPEG XL and keeping every bit of them, with `recode` |
+//! | `object-store` | Packs to and between object stores |
+//!
+//! <!-- end -->
 
 pub mod bench;
 mod carry;

@@ -30,8 +30,16 @@
 //!
 //! # Features
 //!
-//! `ndarray` adds views and batches of fixed packs as arrays of that crate, `object-store` packs in
-//! object stores and on web servers (module `object`). Codecs are features of `iac-codec`.
+//! <!-- features of iac-reader -->
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `ndarray` | Rows of fixed packs as two-dimensional arrays of the crate `ndarray` |
+//! | `object-store` | Packs in object stores: S3, Google Cloud Storage, Azure, HTTP |
+//!
+//! <!-- end -->
+//!
+//! Codecs are features of `iac-codec`.
 
 mod batch;
 mod content;

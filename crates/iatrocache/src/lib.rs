@@ -86,26 +86,41 @@
 //!
 //! # Features
 //!
-//! | feature | what it adds |
-//! |---|---|
-//! | `default` | `zstd`, `brotli`, `lz4`, `jpeg-decoder`, `text`, `tiles`, `features`, `dicom`, `wsi`, `wsi-import`: what builds with cargo and a C compiler alone |
-//! | `zstd`, `brotli`, `lz4` | the codec of that name |
-//! | `brotli-c` | encoding `brotli` through the C library, which is faster |
-//! | `jpeg`, `jpeg-decoder` | the codec `jpeg` (libjpeg-turbo; needs cmake and nasm), or its decoding alone, in pure Rust |
-//! | `jxl`, `jxl-decoder` | the codec `jxl` (libjxl; needs cmake and a C++ compiler), or its decoding alone, in pure Rust |
-//! | `jpeg2000`, `htj2k` | the codec `jpeg2000` (OpenJPEG), and its encoding of HTJ2K |
-//! | `jpegls` | the codec `jpegls` (CharLS; needs cmake and a C++ compiler) |
-//! | `text` | packs of clinical text and paired text (the module `adapters`); on by default |
-//! | `text-search`, `parquet` | full-text search over packs of text; importing text from Parquet files |
-//! | `tiles`, `features` | packs of image tiles and of teacher features (the module `adapters`); on by default, writing tiles needs `jxl` |
-//! | `dicom` | packs of one patient's DICOM objects (the module `adapters`); on by default, images in JPEG XL need `jxl` |
-//! | `volumes` | series of DICOM images as volumes, labels on them, export to NIfTI |
-//! | `object-store` | packs in S3, Google Cloud Storage, Azure and on web servers (`reader::object`, `ops::object`) |
-//! | `wsi`, `wsi-import` | packs of one whole slide (the module `adapters`), importing slides; on by default |
-//! | `wsi-icc`, `wsi-openslide` | colours of slides by their own profiles; importing through libopenslide |
-//! | `arrays` | stores of n-dimensional arrays with versions (the module `arrays`) |
-//! | `ndarray` | rows of fixed packs as arrays of the crate `ndarray` |
-//! | `full` | every codec with its best backend; what is not a codec is named beside it |
+//! <!-- features of iatrocache -->
+//!
+//! | feature | what it adds | `default` | `full` |
+//! |---|---|---|---|
+//! | `zstd` | The codec `zstd` (C library, built from source) | yes | yes |
+//! | `brotli` | The codec `brotli` in pure Rust | yes | yes |
+//! | `brotli-c` | Encoding of the codec `brotli` through the C library: faster, and smaller records | | yes |
+//! | `lz4` | The codec `lz4` in pure Rust | yes | yes |
+//! | `jpeg-decoder` | The codec `jpeg` for decoding only, in pure Rust | yes | |
+//! | `jpeg` | The codec `jpeg` through libjpeg-turbo (built from source; needs cmake and nasm) | | yes |
+//! | `jxl-decoder` | The codec `jxl` for decoding only, in pure Rust | | |
+//! | `jxl` | The codec `jxl` through libjxl (built from source; needs cmake and a C++ compiler) | | yes |
+//! | `jpeg2000` | The codec `jpeg2000` through OpenJPEG (built from source); HTJ2K streams are decoded only | | yes |
+//! | `htj2k` | Encoding of HTJ2K streams for the codec `jpeg2000`, which is our own code | | yes |
+//! | `jpegls` | The codec `jpegls` through CharLS (built from source; needs cmake and a C++ compiler) | | yes |
+//! | `text` | Packs of clinical text and paired text (`adapters::text`, `adapters::text_pair`) | yes | |
+//! | `parquet` | Importing text from Parquet files | | |
+//! | `text-search` | Full-text search over packs of text | | |
+//! | `tiles` | Packs of image tiles (`adapters::tiles`). Tiles that the reference packages read are written with `jxl` | yes | |
+//! | `features` | Packs of teacher features (`adapters::features`) | yes | |
+//! | `dicom` | Packs of the DICOM objects of a patient (`adapters::dicom`). Images become JPEG XL with `jxl` | yes | |
+//! | `volumes` | Series of DICOM images as volumes, labels on them, and their export to NIfTI (`adapters::dicom::volume`) | | |
+//! | `wsi` | Packs of one whole slide (`adapters::wsi`) | yes | |
+//! | `wsi-import` | Importing whole slides from TIFF files and plain images; with `dicom`, from DICOM files too | yes | |
+//! | `wsi-icc` | Colours of slides by their own profiles | | |
+//! | `wsi-openslide` | Importing whole slides through libopenslide, which is looked for when it is needed | | |
+//! | `arrays` | Stores of n-dimensional arrays with versions, and their exchange with NumPy and NIfTI (module `arrays`) | | |
+//! | `zarr` | Exchange of such arrays with Zarr | | |
+//! | `volume-arrays` | Series of DICOM images as such arrays | | |
+//! | `ndarray` | Rows of fixed packs as arrays of the crate `ndarray` | | |
+//! | `object-store` | Packs in object stores and on web servers: S3, Google Cloud Storage, Azure, HTTP (`reader::object`, `ops::object`) | | |
+//!
+//! <!-- end -->
+//!
+//! `full` has no adapter; what is wanted beside codecs is named beside it.
 //!
 //! The codec `none` is always there.
 
@@ -157,8 +172,3 @@ pub mod prelude {
         build_pack_streaming,
     };
 }
-
-/// The example of the README, so that it stays true.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

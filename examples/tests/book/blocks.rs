@@ -271,3 +271,27 @@ pub fn tutorial(folder: &Path) -> Result {
 
     Ok(())
 }
+
+pub mod readme {
+    use std::sync::Arc;
+
+    use iatrocache::arrow_array::{ArrayRef, RecordBatch, StringArray};
+    use iatrocache::prelude::*;
+    use iatrocache::serde_json::Map;
+
+    pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("notes.iac");
+        let patients: ArrayRef = Arc::new(StringArray::from(vec!["P001", "P002"]));
+        let index = Table::from(RecordBatch::try_from_iter([("patient_id", patients)])?);
+        let notes = ["no acute findings", "follow-up in six months"];
+        build_pack(&path, &Map::new(), &Table::empty(), &index, &notes, &WriteOptions::new())?;
+
+        let pack = PackReader::open(&path)?;
+        let batch = pack.read_rows(&[1, 0, 1])?; // owned, compared with their checksums
+        let view = pack.view(0)?; // a slice of the mapped file
+        assert_eq!(batch[1], view);
+        println!("{} records, the first says: {}", batch.len(), String::from_utf8_lossy(&batch[0]));
+        Ok(())
+    }
+}
