@@ -110,7 +110,7 @@ impl IdIndex {
     }
 
     /// Bytes of memory that the index holds.
-    #[cfg_attr(not(test), allow(dead_code))]
+    #[cfg(test)]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.tables.iter().map(HashTable::allocation_size).fold(0, usize::saturating_add)
     }

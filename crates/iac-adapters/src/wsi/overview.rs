@@ -104,12 +104,10 @@ pub(crate) struct LevelTile {
     pub(crate) payload: Vec<u8>,
 }
 
-impl LevelTile {
-    /// The name of its record inside of a pack.
-    #[allow(dead_code, reason = "importers store levels inside of packs")]
-    pub(crate) fn name(&self) -> String {
-        format!("{PREFIX}{}/{}/{}", self.level, self.x, self.y)
-    }
+/// The name of a tile's record inside of a pack.
+#[cfg(feature = "wsi-import")]
+pub(crate) fn level_name(level: u32, x: u32, y: u32) -> String {
+    format!("{PREFIX}{level}/{x}/{y}")
 }
 
 /// Makes the overview of a slide and writes it beside the pack, to [`overview_path`].

@@ -8,6 +8,7 @@ use iac_codec::Codec;
 use super::profile::{codec_error, encode, encoder};
 use super::raster::StoredRaster;
 use crate::error::Result;
+use crate::wsi::overview::level_name;
 use crate::wsi::write::WsiPackWriter;
 
 /// How much smaller each level is than the one before.
@@ -139,8 +140,7 @@ impl Levels {
                 tile.as_chunks::<3>().0.iter().all(|pixel| *pixel == self.background);
             if !is_background {
                 let payload = encode(&self.codec, &tile, self.tile).map_err(codec_error)?;
-                let name = format!("iac.level/{level}/{column}/{number}");
-                writer.push_private(&name, &payload)?;
+                writer.push_private(&level_name(level, column, number), &payload)?;
             }
         }
         let next = at.saturating_add(1);
