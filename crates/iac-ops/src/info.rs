@@ -96,13 +96,13 @@ pub struct Facts {
 pub struct SizeStats {
     /// Number of records.
     pub count: u64,
-    /// The smallest.
+    /// Bytes of the smallest.
     pub min: u64,
-    /// The lower of the middle ones.
+    /// Bytes of the lower of the middle ones.
     pub median: u64,
-    /// The largest.
+    /// Bytes of the largest.
     pub max: u64,
-    /// All together.
+    /// Bytes of all together.
     pub total: u64,
 }
 

@@ -147,7 +147,7 @@ pub struct Stack {
     pub positions: usize,
     /// First and last position along the normal, in millimetres.
     pub extent: Option<[f64; 2]>,
-    /// The median distance of neighbouring positions.
+    /// The median distance of neighbouring positions, in millimetres.
     pub spacing: Option<f64>,
 }
 

@@ -20,9 +20,9 @@ const WINDOW_WIDTH: Tag = Tag(0x0028, 0x1051);
 /// A linear window: what is shown from black to white.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
-    /// The value in the middle.
+    /// The value in the middle, in the unit of the rescaled values: Hounsfield units for CT.
     pub center: f64,
-    /// The number of values between black and white, at least 1.
+    /// The number of values from black to white, in the same unit; at least 1.
     pub width: f64,
 }
 

@@ -210,9 +210,9 @@ impl WsiReadOptions {
 /// A part of a slide in micrometres.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Region {
-    /// The left edge, from that of the raster.
+    /// The left edge, in micrometres from that of the raster.
     pub x_um: f64,
-    /// The upper edge.
+    /// The upper edge, in micrometres from that of the raster.
     pub y_um: f64,
     /// Pixels of a row.
     pub width: u32,
@@ -225,9 +225,9 @@ pub struct Region {
 /// A part of a slide in native pixels; it may reach out of the raster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NativeRegion {
-    /// The left edge.
+    /// The left edge, in native pixels from that of the raster.
     pub x: i64,
-    /// The upper edge.
+    /// The upper edge, in native pixels from that of the raster.
     pub y: i64,
     /// Pixels of a row.
     pub width: u32,

@@ -34,9 +34,9 @@ pub struct FrameFacts {
     pub slice_thickness: Option<f64>,
     /// Spacing Between Slices, in millimetres.
     pub slice_spacing: Option<f64>,
-    /// Rescale Slope.
+    /// Rescale Slope: stored samples times this.
     pub rescale_slope: Option<f64>,
-    /// Rescale Intercept.
+    /// Rescale Intercept: what is added to that.
     pub rescale_intercept: Option<f64>,
     /// Dimension Index Values; empty when there are none.
     pub dimension_index: Vec<u32>,

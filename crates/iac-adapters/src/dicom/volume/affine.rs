@@ -26,7 +26,7 @@ impl Affine {
         self.columns
     }
 
-    /// The centre of the first voxel.
+    /// The centre of the first voxel, in millimetres of the patient's coordinates.
     #[must_use]
     pub const fn origin(&self) -> [f64; 3] {
         self.origin
