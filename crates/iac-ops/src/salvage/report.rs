@@ -44,7 +44,7 @@ pub struct SalvageLine {
 #[non_exhaustive]
 pub struct SalvageReport {
     /// What is wrong: the whole pack's faults first, then rows in order; at most
-    /// [`max_lines`](SalvageOptions::max_lines) of them.
+    /// [`max_lines`](super::SalvageOptions::max_lines) of them.
     pub lines: Vec<SalvageLine>,
     /// Everything that is wrong, the lines included.
     pub faults: u64,
