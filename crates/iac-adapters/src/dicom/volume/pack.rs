@@ -110,7 +110,7 @@ impl DicomPackReader {
     fn rows_of_slices(&self, slices: &[&Slice]) -> Result<Vec<u64>> {
         let mut rows = Vec::with_capacity(slices.len());
         for slice in slices {
-            let pixel_type = self.pixel_type(slice.row)?.map(voxel_type);
+            let pixel_type = self.pixel_type(slice.row)?;
             let shape = self.shape(slice.row)?;
             let is_same = pixel_type == Some(slice.voxel_type)
                 && [shape.height(), shape.width()] == slice.size
