@@ -39,7 +39,11 @@ if ! cmp -s "$stamp" "$requirements" || ! "$venv/bin/python" -c '' 2>/dev/null; 
     cp "$requirements" "$stamp"
 fi
 
-newest() { find "$root/target/wheels" -name 'iatrocache-*.whl' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 | cut -d ' ' -f 2-; }
+newest() {
+    # `find` fails where there is no such folder, which is no fault here.
+    { find "$root/target/wheels" -name 'iatrocache-*.whl' -printf '%T@ %p\n' 2>/dev/null || true; } |
+        sort -n | tail -n 1 | cut -d ' ' -f 2-
+}
 wheel="${IAC_WHEEL:-$(newest)}"
 if [ -z "$wheel" ]; then
     wheel=$("$root/scripts/python-wheel.sh" | tail -n 1) || true
