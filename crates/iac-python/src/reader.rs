@@ -177,9 +177,9 @@ fn parts_of_batch<'py>(
     py: Python<'py>,
     batch: ContiguousRecordBatch,
 ) -> PyResult<(Bound<'py, Buffer>, Bound<'py, Buffer>)> {
-    let (bytes, offsets) = batch.into_parts();
+    let (bytes, offsets) = batch.into_shared();
     Ok((
-        Bound::new(py, Buffer::owned(bytes).read_only())?,
+        Bound::new(py, Buffer::shared(bytes))?,
         Bound::new(py, Buffer::owned(offsets).read_only())?,
     ))
 }

@@ -1,13 +1,18 @@
 //! Several records in one buffer.
 
+use std::mem;
+
 use arrow_array::LargeBinaryArray;
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use bytes::Bytes;
 use iac_format::{FormatError, Result};
+
+use crate::spare;
 
 /// Records one after the other in one buffer, with the offsets between them.
 ///
 /// Record *i* is `buffer[offsets[i]..offsets[i + 1]]`. A batch owns its memory, so it outlives the
-/// reader, and it can be filled again and again without allocating
+/// reader; when it is dropped, later batches of the process use the memory again. It can also be filled again and again without allocating
 /// ([`crate::PackReader::read_contiguous_into`],
 /// [`crate::VariableRecordPack::read_many_contiguous_into`]).
 ///
@@ -31,6 +36,12 @@ pub struct ContiguousRecordBatch {
 impl Default for ContiguousRecordBatch {
     fn default() -> Self {
         Self { buffer: Vec::new(), offsets: vec![0] }
+    }
+}
+
+impl Drop for ContiguousRecordBatch {
+    fn drop(&mut self) {
+        spare::keep(mem::take(&mut self.buffer));
     }
 }
 
@@ -130,8 +141,16 @@ impl ContiguousRecordBatch {
 
     /// Takes the batch apart: buffer and offsets.
     #[must_use]
-    pub fn into_parts(self) -> (Vec<u8>, Vec<u64>) {
-        (self.buffer, self.offsets)
+    pub fn into_parts(mut self) -> (Vec<u8>, Vec<u64>) {
+        (mem::take(&mut self.buffer), mem::take(&mut self.offsets))
+    }
+
+    /// Takes the batch apart: a buffer that can be sliced and shared without copying, whose memory
+    /// is used for later batches when the last slice is dropped, and offsets.
+    #[must_use]
+    pub fn into_shared(self) -> (Bytes, Vec<u64>) {
+        let (buffer, offsets) = self.into_parts();
+        (spare::share(buffer), offsets)
     }
 
     /// The batch as a column of an Arrow table. Nothing is copied: the array takes over the memory
@@ -140,7 +159,7 @@ impl ContiguousRecordBatch {
     /// # Errors
     ///
     /// [`FormatError::Argument`] when the batch has more than 2^63 - 1 bytes.
-    pub fn into_arrow(self) -> Result<LargeBinaryArray> {
+    pub fn into_arrow(mut self) -> Result<LargeBinaryArray> {
         let refuse = |reason: String| FormatError::Argument { reason };
         // Offsets never decrease, so the last one tells for all of them.
         let last = self.offsets.last().copied().unwrap_or(0);
@@ -148,8 +167,9 @@ impl ContiguousRecordBatch {
             .map_err(|_| refuse(format!("a batch of {last} bytes is too large for an array")))?;
         let count = self.offsets.len();
         // The same bits: what fits into 63 bits has one form, signed or not.
-        let offsets = ScalarBuffer::<i64>::new(Buffer::from_vec(self.offsets), 0, count);
-        let values = Buffer::from_vec(self.buffer);
+        let offsets =
+            ScalarBuffer::<i64>::new(Buffer::from_vec(mem::take(&mut self.offsets)), 0, count);
+        let values = Buffer::from_vec(mem::take(&mut self.buffer));
         LargeBinaryArray::try_new(OffsetBuffer::new(offsets), values, None)
             .map_err(|error| refuse(format!("a batch of records is no array: {error}")))
     }

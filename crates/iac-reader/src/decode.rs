@@ -16,6 +16,7 @@ use crate::gather::{Piece, length_of, lost, no_memory, share_of};
 use crate::pack::PackReader;
 use crate::prefetch::load_ahead;
 use crate::sizes::Sizes;
+use crate::spare;
 use crate::target::{Growing, Part, Target};
 
 /// Stored bytes that are worth a thread: fast codecs take about 20 microseconds for these, several
@@ -234,6 +235,7 @@ impl Decoding<'_> {
         let bytes = done.buffer.len();
         buffer.try_reserve(bytes).map_err(|_| no_memory(self.content(), bytes))?;
         buffer.extend_from_slice(&done.buffer);
+        spare::keep(done.buffer);
         Ok(())
     }
 
@@ -287,8 +289,10 @@ impl Decoding<'_> {
     ) -> Result<()> {
         let total = offsets.last().and_then(|end| usize::try_from(*end).ok());
         let total = total.ok_or_else(|| no_memory(self.content(), usize::MAX))?;
-        let missing = total.saturating_sub(buffer.len());
-        buffer.try_reserve(missing).map_err(|_| no_memory(self.content(), total))?;
+        if buffer.capacity() < total {
+            let larger = spare::buffer(total).ok_or_else(|| no_memory(self.content(), total))?;
+            spare::keep(std::mem::replace(buffer, larger));
+        }
         buffer.resize(total, 0);
         let mut rest = buffer.as_mut_slice();
         let mut jobs = Vec::new();
@@ -321,8 +325,8 @@ impl Decoding<'_> {
             let mut done = Done::default();
             done.records.reserve_exact(part.len());
             if let Some(bytes) = self.claims(part, |_| {})? {
-                let reserved = done.buffer.try_reserve_exact(bytes);
-                reserved.map_err(|_| no_memory(self.content(), bytes))?;
+                let reserved = spare::buffer(bytes);
+                done.buffer = reserved.ok_or_else(|| no_memory(self.content(), bytes))?;
             }
             let Done { buffer, records, skipped } = &mut done;
             let mut target = Growing { buffer, filled: 0 };
@@ -530,7 +534,7 @@ fn split(pieces: &[Piece], count: usize) -> impl Iterator<Item = &[Piece]> {
 
 /// Puts what a thread decoded into the caller's places.
 fn hand_out<T>(done: Done, records: &mut [T], wrap: impl Fn(Bytes) -> T) {
-    let buffer = Bytes::from(done.buffer);
+    let buffer = spare::share(done.buffer);
     let mut start = 0_usize;
     for (slot, length) in done.records {
         let end = start.saturating_add(length).min(buffer.len());

@@ -15,6 +15,7 @@ use crate::error::{ReadError, Result};
 use crate::pack::PackReader;
 use crate::prefetch::load_ahead;
 use crate::source::SourceRead;
+use crate::spare;
 
 /// Batches with fewer bytes stay on the calling thread: handing a part over costs about as much as
 /// copying this many.
@@ -149,8 +150,10 @@ impl PackReader {
             end = end.saturating_add(u64::try_from(piece.length).unwrap_or(u64::MAX));
             offsets.push(end);
         }
-        let missing = total.saturating_sub(buffer.len());
-        buffer.try_reserve(missing).map_err(|_| no_memory(content, total))?;
+        if buffer.capacity() < total {
+            let larger = spare::buffer(total).ok_or_else(|| no_memory(content, total))?;
+            spare::keep(std::mem::replace(buffer, larger));
+        }
         let parts = self.parts(total, pieces.len());
         if let (1, Some(memory)) = (parts, content.source.memory()) {
             buffer.clear();
@@ -219,7 +222,8 @@ impl PackReader {
         mut put: impl FnMut(usize, Bytes),
     ) -> Result<()> {
         let content = &self.inner.content;
-        let mut buffer = reserve(content, bytes)?;
+        let mut buffer = spare::buffer(bytes).ok_or_else(|| no_memory(content, bytes))?;
+        buffer.clear();
         if let Some(memory) = content.source.memory() {
             self.copy_from_memory(memory, pieces, &mut buffer)?;
         } else {
@@ -236,7 +240,7 @@ impl PackReader {
                 }
             }
         }
-        let buffer = Bytes::from(buffer);
+        let buffer = spare::share(buffer);
         let mut start = 0_usize;
         for piece in pieces {
             let end = start.saturating_add(piece.length).min(buffer.len());

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::per_process::PerProcess;
+use crate::spare;
 
 /// Bounds of the header cache, and whether there is one at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +40,10 @@ pub fn configure_cache(config: CacheConfig) {
     }
 }
 
-/// Empties the header cache and keeps its configuration.
+/// Empties the header cache and keeps its configuration, and gives memory of earlier batches back
+/// to the system.
 pub fn clear_caches() {
+    spare::clear();
     if let Some(cache) = CACHE.get(new_cache) {
         let mut state = cache.lock();
         state.generation = state.generation.wrapping_add(1);

@@ -69,6 +69,7 @@ mod read_ahead;
 mod records;
 mod sizes;
 mod source;
+mod spare;
 mod table;
 mod target;
 mod variable;
