@@ -34,10 +34,15 @@ pub(crate) struct CatalogueRow {
     pub(crate) clip: Option<Vec<u64>>,
     /// Chunks of the array in the layer.
     pub(crate) chunks_written: u64,
+    /// The newest version that changed the array, as far as a joined layer goes; where it is not
+    /// noted, that is the version through which the layer goes.
+    pub(crate) through: Option<u64>,
 }
 
 /// The column of how arrays are packed, which readers need not have.
 const PACKING: &str = "packing";
+/// The column of when arrays of a joined layer changed, which only writers need.
+const THROUGH: &str = "through";
 
 fn attr_fields() -> Fields {
     Fields::from(vec![
@@ -66,6 +71,7 @@ fn schema() -> Schema {
         Field::new("attrs", item(DataType::Struct(attr_fields())), false),
         Field::new("chunks_written", DataType::UInt64, false),
         Field::new(PACKING, DataType::Utf8, true),
+        Field::new(THROUGH, DataType::UInt64, true),
     ])
 }
 
@@ -106,6 +112,7 @@ fn batch(schema: &Schema, rows: &[CatalogueRow], first: u32) -> Result<RecordBat
     let (mut names, mut patients, mut dtypes) =
         (StringBuilder::new(), StringBuilder::new(), StringBuilder::new());
     let (mut ids, mut written) = (UInt64Builder::new(), UInt64Builder::new());
+    let mut through = UInt64Builder::new();
     let mut states = UInt8Builder::new();
     let mut packings = StringBuilder::new();
     let (mut shapes, mut chunks, mut clips) = (numbers(), numbers(), numbers());
@@ -153,6 +160,7 @@ fn batch(schema: &Schema, rows: &[CatalogueRow], first: u32) -> Result<RecordBat
         attrs.append(true);
         written.append_value(row.chunks_written);
         packings.append_option(meta.packing.as_deref());
+        through.append_option(row.through);
     }
     let columns: Vec<ArrayRef> = vec![
         Arc::new(index.finish()),
@@ -169,6 +177,7 @@ fn batch(schema: &Schema, rows: &[CatalogueRow], first: u32) -> Result<RecordBat
         Arc::new(attrs.finish()),
         Arc::new(written.finish()),
         Arc::new(packings.finish()),
+        Arc::new(through.finish()),
     ];
     RecordBatch::try_new(Arc::new(schema.clone()), columns)
         .map_err(|error| ArrayError::argument(format!("the catalogue has no table: {error}")))
@@ -209,6 +218,7 @@ struct Columns<'a> {
     table: Arc<AttrTable>,
     written: &'a UInt64Array,
     packings: Option<&'a StringArray>,
+    through: Option<&'a UInt64Array>,
 }
 
 /// Lists within a column, whose elements lie one after the other.
@@ -263,7 +273,8 @@ impl<'a> Columns<'a> {
         let expected = schema();
         for field in expected.fields() {
             let name = field.name();
-            if name == PACKING && batch.column_by_name(name).is_none() {
+            let optional = matches!(name.as_str(), PACKING | THROUGH);
+            if optional && batch.column_by_name(name).is_none() {
                 continue;
             }
             let column =
@@ -303,6 +314,7 @@ impl<'a> Columns<'a> {
             table,
             written: column(batch, "chunks_written")?,
             packings: column(batch, PACKING).ok(),
+            through: column(batch, THROUGH).ok(),
         })
     }
 
@@ -354,7 +366,9 @@ impl<'a> Columns<'a> {
         if chunks_written > total {
             return Err(format!("{chunks_written} chunks were written of {total}"));
         }
-        Ok(CatalogueRow { meta: Arc::new(meta), deleted, clip, chunks_written })
+        let through = self.through.filter(|through| !through.is_null(row));
+        let through = through.map(|through| through.value(row));
+        Ok(CatalogueRow { meta: Arc::new(meta), deleted, clip, chunks_written, through })
     }
 }
 
@@ -395,12 +409,14 @@ mod tests {
             deleted: false,
             clip: Some(vec![6, 2]),
             chunks_written: 3,
+            through: Some(5),
         };
         let group = CatalogueRow {
             meta: Arc::new(ArrayMeta::node(4, "ct", NodeKind::Group)),
             deleted: true,
             clip: None,
             chunks_written: 0,
+            through: None,
         };
         vec![array, group]
     }

@@ -100,7 +100,7 @@ impl ArrayStore {
         }
         let id = LayerId::random()?;
         let base = Arc::clone(&self.base.inner);
-        let (built, chunks) = join(&base, run.clone(), id, &self.options).await?;
+        let (built, chunks) = join(&base, run.clone(), id, &self.options, true).await?;
         let path = format!("layers/{id}.iac");
         self.backend.put_layer(&self.backend.within(&path), &built).await?;
         let replaced = base.manifest.layers.get(run.clone()).unwrap_or_default();
@@ -112,6 +112,7 @@ impl ArrayStore {
             header_crc32: built.header_sum,
             rows: chunks,
             through: replaced.iter().map(|layer| layer.through).max().unwrap_or(0),
+            joined: true,
         };
         let mut top = self.base.clone();
         for tries in 0..TRIES {
@@ -147,15 +148,17 @@ impl ArrayStore {
     }
 }
 
-/// One layer that says what a run of layers says, and how many chunks it has.
+/// One layer that says what a run of layers says, and how many chunks it has; for a store it is
+/// noted which version changed which array.
 pub(crate) async fn join(
     inner: &Inner,
     run: Range<usize>,
     id: LayerId,
     options: &StoreOptions,
+    noted: bool,
 ) -> Result<(BuiltLayer, u64)> {
     let oldest = run.start == 0;
-    let Joined { catalogue, live, mut rows } = collect(inner, run, oldest).await?;
+    let Joined { catalogue, live, mut rows } = collect(inner, run, oldest, noted).await?;
     let mut blocks = Blocks::new();
     let (copied, packed) = sort_out(inner, live).await?;
     copy(inner, &copied, &mut blocks, &mut rows).await?;
@@ -173,7 +176,7 @@ pub(crate) async fn join(
 }
 
 /// The newest row of every array and chunk of a run.
-async fn collect(inner: &Inner, run: Range<usize>, oldest: bool) -> Result<Joined> {
+async fn collect(inner: &Inner, run: Range<usize>, oldest: bool, noted: bool) -> Result<Joined> {
     let layers = inner.layers.get(run.clone()).unwrap_or_default();
     let ids: BTreeSet<u64> = layers.iter().flat_map(|layer| layer.rows.keys().copied()).collect();
     let mut joined = Joined { catalogue: Vec::new(), live: Vec::new(), rows: Vec::new() };
@@ -222,9 +225,17 @@ async fn collect(inner: &Inner, run: Range<usize>, oldest: bool) -> Result<Joine
             deleted: newest.deleted,
             clip: clip.filter(|_| !oldest),
             chunks_written: written,
+            through: noted.then(|| changed(inner, run.clone(), id)).flatten(),
         });
     }
     Ok(joined)
+}
+
+/// The newest version of a run that changed an array.
+fn changed(inner: &Inner, run: Range<usize>, id: u64) -> Option<u64> {
+    let entries = inner.manifest.layers.get(run.clone())?.iter();
+    let layers = inner.layers.get(run)?.iter();
+    entries.zip(layers).filter_map(|(entry, layer)| Some(entry.changed(layer.rows.get(&id)?))).max()
 }
 
 /// Coordinates of all chunks that a run has of an array.

@@ -76,6 +76,7 @@ impl ArrayStore {
             header_crc32: layer.header_sum,
             rows: chunks,
             through: 0,
+            joined: false,
         };
         let mut top = self.base.clone();
         for tries in 0..TRIES {
@@ -143,30 +144,46 @@ impl ArrayStore {
     }
 
     /// What others changed, since the version that the changes build upon, of what changes here.
+    ///
+    /// Joining layers changes no array: each row of a joined layer tells which version did.
     fn overlap(&self, top: &Snapshot) -> Option<String> {
-        let known: HashSet<LayerId> = self.base.inner.layers.iter().map(|layer| layer.id).collect();
+        let shown = |name: &str| match name {
+            "" => "the attributes of the store".to_owned(),
+            name => format!("`{name}`"),
+        };
+        let (base, top) = (&self.base.inner, &top.inner);
+        let known: HashSet<LayerId> = base.layers.iter().map(|layer| layer.id).collect();
         let own: HashSet<LayerId> = self.attempts.iter().map(|attempt| attempt.layer).collect();
         let new_names: HashSet<&str> = (self.pending.values())
             .filter(|held| held.is_new)
             .map(|held| held.meta.name.as_str())
             .collect();
-        let pairs = top.inner.manifest.layers.iter().zip(&top.inner.layers);
+        let pairs = top.manifest.layers.iter().zip(&top.layers);
         for (entry, layer) in pairs {
             let same = known.contains(&layer.id) || own.contains(&layer.id);
-            if same || entry.through <= self.base.version() {
+            if same || entry.through <= base.manifest.version {
                 continue;
             }
             for (id, row) in &layer.rows {
                 let name = row.meta.name.as_str();
-                if self.pending.contains_key(id) || new_names.contains(name) {
-                    return Some(match name {
-                        "" => "the attributes of the store".to_owned(),
-                        name => format!("`{name}`"),
-                    });
+                let touched = self.pending.contains_key(id) || new_names.contains(name);
+                if touched && entry.changed(row) > base.manifest.version {
+                    return Some(shown(name));
                 }
             }
         }
-        None
+        // Joining down to the oldest layer leaves no row of an array that was deleted.
+        let gone = self.pending.iter().find(|(id, _)| {
+            base.catalogue.nodes.contains_key(id) && !top.catalogue.nodes.contains_key(id)
+        });
+        if let Some((_, held)) = gone {
+            return Some(shown(&held.meta.name));
+        }
+        let taken = |name: &&&str| {
+            let id = top.catalogue.by_name.get(**name);
+            id.is_some_and(|id| !self.pending.get(id).is_some_and(|held| held.deleted))
+        };
+        new_names.iter().find(taken).map(|name| shown(name))
     }
 
     /// The layer of all changes, and how many chunks are in it.
@@ -187,6 +204,7 @@ impl ArrayStore {
                 deleted: held.deleted,
                 clip: held.clip.clone(),
                 chunks_written: written,
+                through: None,
             });
         }
         let base = self.base.layers() == 0;

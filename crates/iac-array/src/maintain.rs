@@ -141,7 +141,8 @@ impl Snapshot {
         options: &StoreOptions,
     ) -> Result<()> {
         let inner = &self.inner;
-        let (built, _) = join(inner, 0..inner.layers.len(), LayerId::random()?, options).await?;
+        let (run, id) = (0..inner.layers.len(), LayerId::random()?);
+        let (built, _) = join(inner, run, id, options, false).await?;
         crate::backend::put_pieces(store, path, &built).await
     }
 
@@ -180,6 +181,7 @@ impl Snapshot {
             header_crc32: head_sum(&head),
             rows: layer.batches.iter().fold(0, |all, place| all.saturating_add(place.rows)),
             through: 0,
+            joined: false,
         };
         let manifest = Manifest::new(0, 0, layer.id.to_string(), vec![entry]);
         let known = [Arc::new(layer)];

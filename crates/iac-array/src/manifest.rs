@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue::CatalogueRow;
 use crate::error::{ArrayError, Result, u64_len};
 use crate::layer::{LAYOUT_VERSION, LayerId};
 
@@ -28,6 +29,23 @@ pub(crate) struct LayerEntry {
     pub(crate) rows: u64,
     /// The newest version whose changes are in the layer.
     pub(crate) through: u64,
+    /// Whether it was made of several layers of this store: its rows tell when each array changed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) joined: bool,
+}
+
+impl LayerEntry {
+    /// The newest version whose change of an array is in the layer.
+    pub(crate) fn changed(&self, row: &CatalogueRow) -> u64 {
+        // Rows of a file from elsewhere would tell of versions of another store.
+        let noted = row.through.filter(|_| self.joined);
+        noted.map_or(self.through, |noted| noted.min(self.through))
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// A version of a store.
@@ -175,6 +193,7 @@ mod tests {
             header_crc32: 5,
             rows: 9,
             through: 4,
+            joined: false,
         };
         Manifest::new(4, 3, "00".to_owned(), vec![layer])
     }

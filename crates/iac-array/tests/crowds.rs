@@ -49,8 +49,7 @@ async fn with_arrays(memory: &Arc<InMemory>, names: &[&str], elements: u64) -> A
 }
 
 /// Writes element after element of an array, each as a version; layers are joined on the way.
-/// Conflicts are counted and tried anew: a compaction that joined newer changes is one for all its
-/// arrays, so writers of different arrays meet some too.
+/// Conflicts of writers of one array are counted and tried anew.
 async fn writer(memory: Arc<InMemory>, name: &str, first: u64, step: u64) -> u64 {
     let mut store = ArrayStore::open(at(&memory), options()).await.unwrap();
     let mut conflicts = 0;
@@ -60,6 +59,8 @@ async fn writer(memory: Arc<InMemory>, name: &str, first: u64, step: u64) -> u64
             store.write(name, &[place], array![place + 1]).await.unwrap();
             match store.flush().await {
                 Ok(_) => break,
+                // All 16 tries lost: changes are still there, and nobody changed the array.
+                Err(ArrayError::Conflict { what, .. }) if what.starts_with("the store") => continue,
                 Err(ArrayError::Conflict { .. }) => conflicts += 1,
                 Err(error) => panic!("flush {number} of `{name}`: {error}"),
             }
@@ -84,7 +85,7 @@ fn every_flush_of_two_writers_of_different_arrays_is_there() {
         drop(with_arrays(&memory, &["a", "b"], flushes()).await);
         let run = |name: &'static str| writer(Arc::clone(&memory), name, 0, 1);
         let (a, b) = tokio::join!(tokio::spawn(run("a")), tokio::spawn(run("b")));
-        let conflicts = a.unwrap() + b.unwrap();
+        assert_eq!(a.unwrap() + b.unwrap(), 0, "joining layers changes no array");
         let store = ArrayStore::open(at(&memory), options()).await.unwrap();
         let expected: Array1<u64> = (1..=flushes()).collect();
         for name in ["a", "b"] {
@@ -93,7 +94,7 @@ fn every_flush_of_two_writers_of_different_arrays_is_there() {
         }
         assert!(store.snapshot().version() > 2 * flushes());
         println!(
-            "2 writers x {} flushes, two arrays: {conflicts} conflicts, {:?}",
+            "2 writers x {} flushes, two arrays: no conflict, {:?}",
             flushes(),
             begin.elapsed()
         );

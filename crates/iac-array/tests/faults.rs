@@ -440,6 +440,81 @@ fn a_compaction_does_not_disturb_a_writer_nor_a_writer_a_compaction() {
     });
 }
 
+/// Two stores open at the same version of `sample`, and one that joins layers meanwhile.
+async fn three(memory: &Arc<InMemory>) -> [ArrayStore; 3] {
+    drop(sample(memory).await);
+    let open = || ArrayStore::open(at(memory), options());
+    [open().await.unwrap(), open().await.unwrap(), open().await.unwrap()]
+}
+
+#[test]
+fn joining_layers_with_changes_of_others_changes_no_array() {
+    block_on(async {
+        for policy in [CompactPolicy::All, CompactPolicy::Tiers] {
+            let memory = Arc::new(InMemory::new());
+            let [mut n, mut t, mut third] = three(&memory).await;
+            n.write("n", &[0, 0], array![[42]]).await.unwrap();
+            t.write("t", &[1], ArrayData::from_texts(&[1], ["x"]).unwrap()).await.unwrap();
+            t.define("u", ArraySpec::new(DType::UInt8, &[2])).unwrap();
+            t.flush().await.unwrap();
+            third.compact(policy).await.unwrap();
+            // Joined layers are joined again: what is noted of them is kept.
+            t.set_attr("t", "k", "v").unwrap();
+            t.flush().await.unwrap();
+            third.compact(policy).await.unwrap();
+            n.define("v", ArraySpec::new(DType::UInt8, &[2])).unwrap();
+            let report = n.flush().await.unwrap();
+            let store = ArrayStore::open(at(&memory), options()).await.unwrap();
+            assert_eq!(store.snapshot().version(), report.version);
+            assert_eq!(store.names(), ["n", "t", "u", "v"]);
+            assert_eq!(store.read("n", &[0, 0], &[1, 1]).await.unwrap(), array![[42]].into());
+            assert_eq!(store.read_all("t").await.unwrap().texts().unwrap(), ["a", "x", "long"]);
+            assert!(store.snapshot().verify().await.unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
+fn of_changes_of_one_array_one_wins_although_layers_were_joined() {
+    block_on(async {
+        // The other's change, and which array the writer wanted to change.
+        for change in ["write", "resize", "delete", "define", "again"] {
+            for policy in [None, Some(CompactPolicy::All), Some(CompactPolicy::Tiers)] {
+                let memory = Arc::new(InMemory::new());
+                let [mut loser, mut winner, mut third] = three(&memory).await;
+                match change {
+                    "write" => winner.write("n", &[7, 5], array![[2]]).await.unwrap(),
+                    "resize" => winner.resize("n", &[9, 6]).unwrap(),
+                    "delete" => winner.delete("n").unwrap(),
+                    "again" => {
+                        winner.delete("n").unwrap();
+                        winner.define("n", ArraySpec::new(DType::Int8, &[1])).unwrap();
+                    }
+                    _ => winner.define("new", ArraySpec::new(DType::Int8, &[1])).unwrap(),
+                }
+                if change == "define" {
+                    loser.define("new", ArraySpec::new(DType::Int16, &[1])).unwrap();
+                } else {
+                    loser.write("n", &[0, 0], array![[1]]).await.unwrap();
+                }
+                winner.flush().await.unwrap();
+                if let Some(policy) = policy {
+                    third.compact(policy).await.unwrap();
+                }
+                let before = third.snapshot().version();
+                let error = loser.flush().await.unwrap_err();
+                assert!(
+                    matches!(error, ArrayError::Conflict { .. }),
+                    "{change} {policy:?}: {error}"
+                );
+                let store = ArrayStore::open(at(&memory), options()).await.unwrap();
+                assert!(store.snapshot().version() >= before);
+                assert_eq!(store.names(), winner.names(), "{change} {policy:?}");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_pinned_reader_sees_nothing_of_what_others_do_until_it_expires() {
     block_on(async {
