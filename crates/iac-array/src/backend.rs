@@ -100,6 +100,13 @@ pub(crate) enum Commit {
     Taken,
 }
 
+/// How an attempt to create an object ended.
+pub(crate) enum Created {
+    Done,
+    /// There is one already, or it is not known whether it was created: look.
+    Unclear(ArrayError),
+}
+
 impl Backend {
     /// Runs work on the caller's threads or, absent those, on the store's own.
     pub(crate) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
@@ -119,7 +126,7 @@ impl Backend {
         name.split('/').fold(self.root.clone(), |path, part| path.join(part))
     }
 
-    fn version_path(&self, version: u64) -> Path {
+    pub(crate) fn version_path(&self, version: u64) -> Path {
         self.root.clone().join("versions").join(Manifest::name(version))
     }
 
@@ -166,16 +173,39 @@ impl Backend {
     /// A manifest, if there is one of this version.
     pub(crate) async fn manifest(&self, version: u64) -> Result<Option<Manifest>> {
         let path = self.version_path(version);
-        let answer = match self.store.get(&path).await {
-            Err(StoreError::NotFound { .. }) => return Ok(None),
-            other => other.map_err(|error| store_error("read", &path, error))?,
+        let bytes = match self.small(&path, MAX_BYTES).await {
+            Err(error) if is_missing(&error) => return Ok(None),
+            other => other?,
         };
-        if answer.meta.size > MAX_BYTES {
-            let reason = format!("{} bytes, above the {MAX_BYTES} allowed", answer.meta.size);
-            return Err(ArrayError::corrupt(&path, reason));
-        }
-        let bytes = answer.bytes().await.map_err(|error| store_error("read", &path, error))?;
         Manifest::decode(path.as_ref(), &bytes, version).map(Some)
+    }
+
+    /// A whole object, which is not read when it has more bytes than it may have.
+    pub(crate) async fn small(&self, path: &Path, allowed: u64) -> Result<Bytes> {
+        let failed = |error| store_error("read", path, error);
+        let answer = self.store.get(path).await.map_err(failed)?;
+        if answer.meta.size > allowed {
+            let reason = format!("{} bytes, above the {allowed} allowed", answer.meta.size);
+            return Err(ArrayError::corrupt(path, reason));
+        }
+        answer.bytes().await.map_err(failed)
+    }
+
+    /// Whether there is an object.
+    pub(crate) async fn exists(&self, path: &Path) -> Result<bool> {
+        match self.store.head(path).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(store_error("look at", path, error)),
+        }
+    }
+
+    /// Deletes an object, which may be gone already.
+    pub(crate) async fn delete(&self, path: &Path) -> Result<()> {
+        match self.store.delete(path).await.map_err(|error| store_error("delete", path, error)) {
+            Err(error) if !is_missing(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Part of an object, exactly.
@@ -243,17 +273,24 @@ impl Backend {
         put_pieces(&*self.store, path, layer).await
     }
 
+    /// Creates an object if there is none of its name.
+    pub(crate) async fn create(&self, path: &Path, payload: PutPayload) -> Result<Created> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.store.put_opts(path, payload, options).await {
+            Ok(_) => Ok(Created::Done),
+            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
+                Err(ArrayError::NoConditionalPut)
+            }
+            Err(error) => Ok(Created::Unclear(store_error("publish", path, error))),
+        }
+    }
+
     /// Publishes a version if nobody has; `ours` tells our manifest from that of somebody else.
     pub(crate) async fn commit(&self, manifest: &Manifest, ours: LayerId) -> Result<Commit> {
         let path = self.version_path(manifest.version);
-        let payload = PutPayload::from(manifest.encode()?);
-        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        let error = match self.store.put_opts(&path, payload, options).await {
-            Ok(_) => return Ok(Commit::Done),
-            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
-                return Err(ArrayError::NoConditionalPut);
-            }
-            Err(error) => error,
+        let error = match self.create(&path, manifest.encode()?.into()).await? {
+            Created::Done => return Ok(Commit::Done),
+            Created::Unclear(error) => error,
         };
         // The answer may have been lost after the manifest was stored: look.
         match self.manifest(manifest.version).await {
@@ -261,7 +298,7 @@ impl Backend {
                 Ok(Commit::Done)
             }
             Ok(Some(_)) => Ok(Commit::Taken),
-            Ok(None) | Err(_) => Err(store_error("publish", &path, error)),
+            Ok(None) | Err(_) => Err(error),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Each store has a runtime of its own, so these must not be called from within another one: use
 //! the asynchronous types there.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -306,6 +307,43 @@ impl ArrayStore {
     /// Those of the asynchronous call.
     pub fn open_at(&self, version: u64) -> Result<Snapshot> {
         let inner = self.runtime.block_on(self.inner.open_at(version))?;
+        Ok(Snapshot { inner, runtime: self.runtime.clone() })
+    }
+
+    /// See [`ArrayStore::tag`](crate::ArrayStore::tag).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn tag(&self, name: &str, version: u64) -> Result<()> {
+        self.runtime.block_on(self.inner.tag(name, version))
+    }
+
+    /// See [`ArrayStore::untag`](crate::ArrayStore::untag).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn untag(&self, name: &str) -> Result<()> {
+        self.runtime.block_on(self.inner.untag(name))
+    }
+
+    /// See [`ArrayStore::tags`](crate::ArrayStore::tags).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn tags(&self) -> Result<BTreeMap<String, u64>> {
+        self.runtime.block_on(self.inner.tags())
+    }
+
+    /// See [`ArrayStore::open_tag`](crate::ArrayStore::open_tag).
+    ///
+    /// # Errors
+    ///
+    /// Those of the asynchronous call.
+    pub fn open_tag(&self, name: &str) -> Result<Snapshot> {
+        let inner = self.runtime.block_on(self.inner.open_tag(name))?;
         Ok(Snapshot { inner, runtime: self.runtime.clone() })
     }
 

@@ -27,10 +27,10 @@ pub enum ArrayError {
         /// What does not fit, with the values.
         reason: String,
     },
-    /// There is no array, group, version or store of this name.
+    /// There is no array, group, version, tag or store of this name.
     #[error("there is no {what} `{name}`")]
     NotFound {
-        /// `array`, `group`, `version`, `store`, `attribute`.
+        /// `array`, `group`, `version`, `tag`, `store`, `attribute`.
         what: &'static str,
         /// Its name.
         name: String,
@@ -38,7 +38,7 @@ pub enum ArrayError {
     /// The name is taken.
     #[error("{what} `{name}` exists already")]
     Exists {
-        /// `array`, `group`, `store`.
+        /// `array`, `group`, `store`, `tag`.
         what: &'static str,
         /// Its name.
         name: String,

@@ -72,6 +72,7 @@ mod snapshot;
 mod stats;
 mod store;
 mod stream;
+mod tag;
 
 pub use attr::Attr;
 pub use cache::ArrayCache;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::backend::{Backend, Listed, is_missing, store_error};
+use crate::backend::{Listed, store_error};
 use crate::compact::join;
 use crate::error::{ArrayError, Result};
 use crate::index::{Block, ChunkKind};
@@ -55,14 +55,15 @@ pub struct ArrayFault {
 }
 
 impl ArrayStore {
-    /// Deletes versions that are no longer kept, then layers that no version needs.
+    /// Deletes versions that are no longer kept, then layers that no version needs. Versions with a
+    /// [tag](ArrayStore::tag) are kept.
     ///
     /// Age is measured against the newest object of the store, so no clock but the store's counts.
     ///
     /// # Errors
     ///
-    /// What the object store reports, and damaged manifests of versions that are kept: nothing is
-    /// deleted then.
+    /// What the object store reports, and damaged tags and manifests of versions that are kept: nothing
+    /// is deleted then.
     pub async fn gc(&self, options: GcOptions) -> Result<GcReport> {
         // Layers are listed first: one that is uploaded later is not on the list.
         let layers = self.backend.list("layers").await?;
@@ -73,43 +74,47 @@ impl ArrayStore {
             return Ok(GcReport::default());
         };
         let kept_from = versions.len().saturating_sub(options.keep_versions.max(1));
+        let tagged: HashSet<u64> = self.tags().await?.into_values().collect();
         let mut report = GcReport::default();
         let mut needed = HashSet::new();
         let mut dropped: Vec<(u64, &Listed)> = Vec::new();
         for (at, (version, object)) in versions.iter().enumerate() {
-            if at >= kept_from || young(object, now, options.grace) {
-                // A version that vanished meanwhile needs nothing.
-                let manifest = self.backend.manifest(*version).await?;
-                needed.extend(manifest.iter().flat_map(|manifest| {
-                    manifest.layers.iter().map(|layer| self.backend.within(&layer.path))
-                }));
+            let kept = at >= kept_from || tagged.contains(version);
+            if kept || young(object, now, options.grace) {
+                self.need(*version, &mut needed).await?;
             } else {
                 dropped.push((*version, object));
             }
         }
+        // Versions that got a name meanwhile: nothing has been deleted yet.
+        for version in self.tags().await?.into_values().filter(|it| !tagged.contains(it)) {
+            self.need(version, &mut needed).await?;
+            dropped.retain(|(dropped, _)| *dropped != version);
+        }
         for (version, object) in dropped {
-            delete(&self.backend, &object.path).await?;
+            self.backend.delete(&object.path).await?;
             report.versions.push(version);
         }
         for object in layers {
             if !needed.contains(&object.path) && !young(&object, now, options.grace) {
-                delete(&self.backend, &object.path).await?;
+                self.backend.delete(&object.path).await?;
                 report.layers.push(object.path.to_string());
             }
         }
         Ok(report)
     }
+
+    /// Adds the layers of a version to those that are needed; one that vanished needs nothing.
+    async fn need(&self, version: u64, needed: &mut HashSet<Path>) -> Result<()> {
+        let manifest = self.backend.manifest(version).await?;
+        let layers = manifest.iter().flat_map(|manifest| &manifest.layers);
+        needed.extend(layers.map(|layer| self.backend.within(&layer.path)));
+        Ok(())
+    }
 }
 
 fn young(object: &Listed, now: SystemTime, grace: Duration) -> bool {
     !grace.is_zero() && now.duration_since(object.modified).is_ok_and(|age| age < grace)
-}
-
-async fn delete(backend: &Backend, path: &Path) -> Result<()> {
-    match backend.store.delete(path).await.map_err(|error| store_error("delete", path, error)) {
-        Err(error) if !is_missing(&error) => Err(error),
-        _ => Ok(()),
-    }
 }
 
 impl Snapshot {

@@ -77,6 +77,29 @@ mod layer_id {
     }
 }
 
+/// A JSON object with its checksum, which stands at a fixed place and covers every other byte.
+pub(crate) fn seal(object: &str) -> Vec<u8> {
+    let rest = object.strip_prefix('{').unwrap_or_default();
+    let sum = crc32fast::hash(format!("{PREFIX}{ZEROS}\",{rest}").as_bytes());
+    format!("{PREFIX}{sum:08x}\",{rest}").into_bytes()
+}
+
+/// The text of a sealed object, or what is wrong with it.
+pub(crate) fn unseal(bytes: &[u8], allowed: u64) -> std::result::Result<&str, String> {
+    if u64_len(bytes.len()) > allowed {
+        return Err(format!("{} bytes, above the {allowed} allowed", bytes.len()));
+    }
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| format!("not UTF-8 behind byte {}", error.valid_up_to()))?;
+    let parts = text.strip_prefix(PREFIX).and_then(|rest| rest.split_at_checked(8));
+    let (digits, rest) = parts.ok_or("the text does not begin with its checksum")?;
+    let computed = crc32fast::hash(format!("{PREFIX}{ZEROS}{rest}").as_bytes());
+    if digits != format!("{computed:08x}") {
+        return Err(format!("checksum {digits} stored, {computed:08x} computed"));
+    }
+    Ok(text)
+}
+
 impl Manifest {
     pub(crate) fn new(
         version: u64,
@@ -95,13 +118,12 @@ impl Manifest {
         }
     }
 
-    /// The text, whose checksum stands at a fixed place and covers every other byte.
+    /// The sealed text.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let body = serde_json::to_string(self)
             .map_err(|error| ArrayError::argument(format!("the manifest has no text: {error}")))?;
-        let rest = body.strip_prefix('{').unwrap_or_default();
-        let blank = format!("{PREFIX}{ZEROS}\",{rest}");
-        let length = u64_len(blank.len());
+        let sealed = seal(&body);
+        let length = u64_len(sealed.len());
         if length > MAX_BYTES {
             return Err(ArrayError::TooLarge {
                 what: "manifest (bytes; compact the store)",
@@ -109,25 +131,13 @@ impl Manifest {
                 allowed: MAX_BYTES,
             });
         }
-        let sum = crc32fast::hash(blank.as_bytes());
-        Ok(format!("{PREFIX}{sum:08x}\",{rest}").into_bytes())
+        Ok(sealed)
     }
 
     /// Reads a manifest of the version that its name says.
     pub(crate) fn decode(object: &str, bytes: &[u8], version: u64) -> Result<Self> {
         let corrupt = |reason: String| ArrayError::corrupt(object, reason);
-        if u64_len(bytes.len()) > MAX_BYTES {
-            return Err(corrupt(format!("{} bytes, above the {MAX_BYTES} allowed", bytes.len())));
-        }
-        let text = std::str::from_utf8(bytes)
-            .map_err(|error| corrupt(format!("not UTF-8 behind byte {}", error.valid_up_to())))?;
-        let parts = text.strip_prefix(PREFIX).and_then(|rest| rest.split_at_checked(8));
-        let (digits, rest) =
-            parts.ok_or_else(|| corrupt("the text does not begin with its checksum".to_owned()))?;
-        let computed = crc32fast::hash(format!("{PREFIX}{ZEROS}{rest}").as_bytes());
-        if digits != format!("{computed:08x}") {
-            return Err(corrupt(format!("checksum {digits} stored, {computed:08x} computed")));
-        }
+        let text = unseal(bytes, MAX_BYTES).map_err(corrupt)?;
         // The needs of a newer format are looked at before anything else of it.
         #[derive(Deserialize)]
         struct Needs {

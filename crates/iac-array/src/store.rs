@@ -597,11 +597,23 @@ pub(crate) async fn newest(
     backend: &Arc<Backend>,
     known: &[Arc<crate::layer::Layer>],
 ) -> Result<Snapshot> {
-    let versions = backend.versions().await?;
-    let gone = || ArrayError::NotFound { what: "store", name: backend.root.to_string() };
-    let newest = versions.last().map(|(version, _)| *version).ok_or_else(gone)?;
-    let manifest = backend.manifest(newest).await?.ok_or_else(gone)?;
-    Ok(Snapshot { inner: Arc::new(Inner::open(backend, manifest, known).await?) })
+    let mut before = None;
+    loop {
+        let versions = backend.versions().await?;
+        let gone = || ArrayError::NotFound { what: "store", name: backend.root.to_string() };
+        let newest = versions.last().map(|(version, _)| *version).ok_or_else(gone)?;
+        let found = match backend.manifest(newest).await? {
+            Some(manifest) => Inner::open(backend, manifest, known).await,
+            None => Err(gone()),
+        };
+        match found {
+            // A newer one was published and this one collected since the list was made: look again,
+            // unless nothing has changed.
+            Err(ArrayError::SnapshotExpired { .. } | ArrayError::NotFound { .. })
+                if before.replace(newest).is_none_or(|before| before < newest) => {}
+            other => return Ok(Snapshot { inner: Arc::new(other?) }),
+        }
+    }
 }
 
 /// The first number from `start` on, around the end, that is neither 0 nor taken.

@@ -81,6 +81,38 @@ fn a_store_is_made_changed_and_taken_out_again() {
 }
 
 #[test]
+fn tags_name_versions_and_keep_them() {
+    let folder = tempdir().unwrap();
+    let store = folder.path().join("s.arrays");
+    let file = npy(folder.path(), "a.npy", &[4]);
+    iac!("arrays", "import", file, "-o", store).succeeded();
+    let tagged = iac!("arrays", "tag", store, "first", "--json").succeeded().json();
+    assert_eq!(tagged, json!({"name": "first", "version": 1}));
+    for start in ["0", "1", "2"] {
+        let patch = npy(folder.path(), "patch.npy", &[2]);
+        iac!("arrays", "write", store, "a", patch, "--start", start).succeeded();
+    }
+    iac!("arrays", "tag", store, "second", "--of", "2").succeeded();
+    iac!("arrays", "tag", store, "first", "--of", "3").ended_with(2);
+    iac!("arrays", "tag", store, "third", "--of", "99").ended_with(2);
+    iac!("arrays", "tag", store, "3").ended_with(2);
+    iac!("arrays", "tag", store, "a/b").ended_with(2);
+    iac!("arrays", "gc", store, "--keep", "1", "--grace", "0").succeeded();
+    let listed = iac!("arrays", "tag", store, "--json").succeeded().json_lines();
+    let versions: Vec<_> = listed.iter().map(|line| line["version"].clone()).collect();
+    assert_eq!(versions, [json!(1), json!(2)]);
+    let by_name = iac!("arrays", "read", store, "a", "--at", "first").succeeded();
+    let by_number = iac!("arrays", "read", store, "a", "--at", "1").succeeded();
+    assert_eq!(by_name.json(), by_number.json());
+    iac!("arrays", "read", store, "a", "--at", "third").ended_with(2);
+    iac!("arrays", "tag", store, "first", "--delete").succeeded();
+    iac!("arrays", "tag", store, "first", "--delete").ended_with(2);
+    iac!("arrays", "gc", store, "--keep", "1", "--grace", "0").succeeded();
+    iac!("arrays", "read", store, "a", "--at", "1").ended_with(2);
+    iac!("arrays", "read", store, "a", "--at", "second").succeeded();
+}
+
+#[test]
 fn failures_have_the_codes_of_their_kinds_and_leave_nothing() {
     let folder = tempdir().unwrap();
     let store = folder.path().join("s.arrays");

@@ -2,6 +2,7 @@
 
 mod change;
 mod show;
+mod tag;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ enum Command {
     Compact(change::CompactArgs),
     Gc(change::GcArgs),
     Verify(show::VerifyArgs),
+    Tag(tag::TagArgs),
 }
 
 pub(crate) fn run(arguments: &ArraysArgs, common: &Common) -> Result<ExitCode> {
@@ -54,6 +56,7 @@ pub(crate) fn run(arguments: &ArraysArgs, common: &Common) -> Result<ExitCode> {
         Command::History(arguments) => show::history(arguments, common),
         Command::Read(arguments) => show::read(arguments, common),
         Command::Verify(arguments) => show::verify(arguments, common),
+        Command::Tag(arguments) => tag::tag(arguments, common),
         Command::Write(arguments) => change::write(arguments, common),
         Command::Import(arguments) => change::import(arguments, common),
         Command::Export(arguments) => change::export(arguments, common),
@@ -67,20 +70,20 @@ pub(crate) fn run(arguments: &ArraysArgs, common: &Common) -> Result<ExitCode> {
 struct Source {
     /// The store: a folder, a URL, or a single .iac file
     store: PathBuf,
-    /// A version of the past [default: the newest]
+    /// A version of the past, by its number or tag [default: the newest]
     #[arg(long, value_name = "VERSION")]
-    at: Option<u64>,
+    at: Option<tag::At>,
 }
 
 impl Source {
     fn open(&self, common: &Common) -> Result<Snapshot> {
-        let Some(version) = self.at else {
+        let Some(at) = &self.at else {
             return match remote(&self.store)? {
                 Some(location) => Ok(ArrayStore::open(location, options(common)?)?.snapshot()),
                 None => Ok(Snapshot::open_path(&self.store, &options(common)?)?),
             };
         };
-        Ok(open(&self.store, common)?.open_at(version)?)
+        at.open(&open(&self.store, common)?)
     }
 }
 
