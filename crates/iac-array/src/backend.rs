@@ -1,5 +1,6 @@
 //! What a store of arrays asks of an object store.
 
+use std::error::Error;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::cache::ArrayCache;
 use crate::error::{ArrayError, Result, u64_len};
 use crate::layer::{BuiltLayer, LayerId};
+use crate::lock::PublishLock;
 use crate::manifest::{MAX_BYTES, Manifest};
 use crate::per_process::PerProcess;
 
@@ -42,6 +44,7 @@ pub(crate) struct Backend {
     pub(crate) cache: ArrayCache,
     pub(crate) pool: Option<Arc<ThreadPool>>,
     pub(crate) own_pool: PerProcess<ThreadPool>,
+    pub(crate) lock: Option<Arc<dyn PublishLock>>,
 }
 
 /// An object that was found.
@@ -268,20 +271,98 @@ impl Backend {
         Ok(parts)
     }
 
-    /// Stores a layer under its name.
+    /// Stores a layer under its name, which nobody has used.
     pub(crate) async fn put_layer(&self, path: &Path, layer: &BuiltLayer) -> Result<()> {
-        put_pieces(&*self.store, path, layer).await
+        if layer.bytes > SINGLE_PUT {
+            self.refuse_known(path).await?;
+            return put_pieces(&*self.store, path, layer).await;
+        }
+        let payload: PutPayload = layer.pieces.iter().cloned().collect();
+        self.put_new(path, payload, layer.bytes, layer.header_sum).await
+    }
+
+    /// Stores an object of the store's own naming in one request, over nothing that is there. Names
+    /// are random, so one that is taken is ours after all: sent twice because an answer was lost.
+    pub(crate) async fn put_new(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        bytes: u64,
+        header_sum: u32,
+    ) -> Result<()> {
+        let failed = |error| store_error("write", path, error);
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        let error = match self.store.put_opts(path, payload.clone(), options).await {
+            Ok(_) => return Ok(()),
+            Err(error) if !is_unconditional(&error) => error,
+            Err(_) if self.lock.is_none() => return Err(ArrayError::NoConditionalPut),
+            Err(_) => {
+                self.refuse_known(path).await?;
+                self.store.put(path, payload).await.map_err(failed)?;
+                return Ok(());
+            }
+        };
+        if matches!(error, StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) {
+            let found = self.store.head(path).await.map_err(failed)?.size;
+            let header = self.range(path, 0..found.min(iac_format::HEADER_BYTES)).await?;
+            if found == bytes && crc32fast::hash(&header) == header_sum {
+                return Ok(());
+            }
+        }
+        Err(failed(error))
+    }
+
+    /// Refuses a name that is taken.
+    pub(crate) async fn refuse_known(&self, path: &Path) -> Result<()> {
+        if self.exists(path).await? {
+            return Err(ArrayError::Exists { what: "object", name: path.to_string() });
+        }
+        Ok(())
     }
 
     /// Creates an object if there is none of its name.
     pub(crate) async fn create(&self, path: &Path, payload: PutPayload) -> Result<Created> {
+        let Some(lock) = &self.lock else {
+            return self.create_unlocked(path, payload).await;
+        };
+        let failed = |action| {
+            move |error: Box<dyn Error + Send + Sync>| ArrayError::Lock {
+                action,
+                source: Arc::from(error),
+            }
+        };
+        let guard = lock.acquire(self.root.as_ref()).await.map_err(failed("acquire"))?;
+        let created = self.create_locked(path, payload).await;
+        let released = guard.release().await.map_err(failed("release"));
+        let created = created?;
+        released?;
+        Ok(created)
+    }
+
+    async fn create_unlocked(&self, path: &Path, payload: PutPayload) -> Result<Created> {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match self.store.put_opts(path, payload, options).await {
             Ok(_) => Ok(Created::Done),
-            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
-                Err(ArrayError::NoConditionalPut)
-            }
+            Err(error) if is_unconditional(&error) => Err(ArrayError::NoConditionalPut),
             Err(error) => Ok(Created::Unclear(store_error("publish", path, error))),
+        }
+    }
+
+    /// The same while nobody else may create objects.
+    async fn create_locked(&self, path: &Path, payload: PutPayload) -> Result<Created> {
+        // Also where the store says that it can: some that say so do not.
+        if let Err(taken) = self.refuse_known(path).await {
+            return match taken {
+                ArrayError::Exists { .. } => Ok(Created::Unclear(taken)),
+                other => Err(other),
+            };
+        }
+        match self.create_unlocked(path, payload.clone()).await {
+            Err(ArrayError::NoConditionalPut) => match self.store.put(path, payload).await {
+                Ok(_) => Ok(Created::Done),
+                Err(error) => Ok(Created::Unclear(store_error("publish", path, error))),
+            },
+            other => other,
         }
     }
 
@@ -301,6 +382,11 @@ impl Backend {
             Ok(None) | Err(_) => Err(error),
         }
     }
+}
+
+/// Whether an error says that the store cannot do what makes a request conditional.
+const fn is_unconditional(error: &StoreError) -> bool {
+    matches!(error, StoreError::NotImplemented { .. } | StoreError::NotSupported { .. })
 }
 
 /// Stores a layer, in parts when it is large; it appears whole or not at all.
@@ -333,4 +419,38 @@ pub(crate) fn store_error(action: &'static str, path: &Path, error: StoreError) 
 pub(crate) fn is_missing(error: &ArrayError) -> bool {
     matches!(error, ArrayError::Store { source, .. }
         if matches!(**source, StoreError::NotFound { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Location, StoreOptions};
+
+    #[test]
+    fn a_layer_is_never_put_over_another_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for location in [Location::memory(), Location::folder(folder.path()).unwrap()] {
+            let backend = StoreOptions::default().backend(location).unwrap();
+            let path = backend.within("layers/x.iac");
+            let layer = |fill: u8| {
+                let header = vec![fill; usize::try_from(iac_format::HEADER_BYTES).unwrap()];
+                let pieces = vec![Bytes::from(header), Bytes::from_static(b"data")];
+                let header_sum = crc32fast::hash(&pieces[0]);
+                let bytes = pieces.iter().map(|piece| u64_len(piece.len())).sum();
+                BuiltLayer { pieces, bytes, head_bytes: bytes, header_sum }
+            };
+            runtime.block_on(async {
+                backend.put_layer(&path, &layer(1)).await.unwrap();
+                // The same again is what a request that is repeated in secret looks like.
+                backend.put_layer(&path, &layer(1)).await.unwrap();
+                let error = backend.put_layer(&path, &layer(2)).await.unwrap_err();
+                assert!(matches!(error, ArrayError::Store { action: "write", .. }), "{error}");
+                let found = backend.store.get(&path).await.unwrap().bytes().await.unwrap();
+                assert_eq!(found, layer(1).pieces.concat());
+                let error = backend.refuse_known(&path).await.unwrap_err();
+                assert!(matches!(error, ArrayError::Exists { .. }), "{error}");
+            });
+        }
+    }
 }

@@ -17,7 +17,8 @@ pub type Result<T, E = ArrayError> = std::result::Result<T, E>;
 /// [`ArrayError::Exists`], [`ArrayError::OutOfBounds`], [`ArrayError::TooLarge`]), the data is
 /// damaged or foreign ([`ArrayError::Corrupt`], [`ArrayError::Unsupported`],
 /// [`ArrayError::UnknownCodec`]), or the world got in the way ([`ArrayError::Store`],
-/// [`ArrayError::Conflict`], [`ArrayError::SnapshotExpired`], [`ArrayError::System`]).
+/// [`ArrayError::Conflict`], [`ArrayError::SnapshotExpired`], [`ArrayError::Lock`],
+/// [`ArrayError::System`]).
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrayError {
@@ -103,9 +104,21 @@ pub enum ArrayError {
         /// The version that named it.
         version: u64,
     },
-    /// The store cannot create an object only if there is none, so publishing is not safe.
-    #[error("this store cannot create objects conditionally, so nothing can be published in it")]
+    /// The store cannot create an object only if there is none, so publishing is not safe without a
+    /// [lock](crate::StoreOptions::lock).
+    #[error(
+        "this store cannot create objects conditionally, so nothing can be published in it without a \
+         lock"
+    )]
     NoConditionalPut,
+    /// The caller's lock could not be taken or given back.
+    #[error("cannot {action} the lock of the store")]
+    Lock {
+        /// `acquire`, `release`.
+        action: &'static str,
+        /// The lock's own words.
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// The object store failed.
     #[error("cannot {action} {object}")]
     Store {
@@ -172,6 +185,7 @@ impl ArrayError {
             Self::Format { source } => source.kind(),
             Self::Conflict { .. }
             | Self::SnapshotExpired { .. }
+            | Self::Lock { .. }
             | Self::Store { .. }
             | Self::File { .. }
             | Self::System { .. } => ErrorKind::Io,

@@ -44,8 +44,12 @@ impl ArrayStore {
         let failed = |error| store_error("write", &target, error);
         if entry.bytes <= STRETCH {
             let bytes = from.backend.range(object, 0..entry.bytes).await?;
-            self.backend.store.put(&target, PutPayload::from(bytes)).await.map_err(failed)?;
+            let header = usize::try_from(iac_format::HEADER_BYTES).unwrap_or(usize::MAX);
+            let header_sum = crc32fast::hash(bytes.get(..header).unwrap_or(&bytes));
+            let payload = PutPayload::from(bytes);
+            self.backend.put_new(&target, payload, entry.bytes, header_sum).await?;
         } else {
+            self.backend.refuse_known(&target).await?;
             let upload = self.backend.store.put_multipart(&target).await.map_err(failed)?;
             let size = usize::try_from(STRETCH).unwrap_or(usize::MAX);
             let mut upload = WriteMultipart::new_with_chunk_size(upload, size);

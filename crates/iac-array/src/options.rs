@@ -15,6 +15,7 @@ use crate::backend::{Backend, store_error};
 use crate::cache::ArrayCache;
 use crate::codec::Packing;
 use crate::error::{ArrayError, Result};
+use crate::lock::PublishLock;
 use crate::per_process::PerProcess;
 
 /// How a store is read and written; the default is Zstandard at level 3 behind `shuffle`, and 256
@@ -27,6 +28,7 @@ pub struct StoreOptions {
     registry: Option<Arc<Registry>>,
     cache: ArrayCache,
     pool: Option<Arc<ThreadPool>>,
+    lock: Option<Arc<dyn PublishLock>>,
 }
 
 impl Default for StoreOptions {
@@ -39,6 +41,7 @@ impl Default for StoreOptions {
             registry: None,
             cache: ArrayCache::default(),
             pool: None,
+            lock: None,
         }
     }
 }
@@ -86,6 +89,15 @@ impl StoreOptions {
         self
     }
 
+    /// The lock that writers hold while they publish: needed where the object store cannot create an
+    /// object only if there is none ([`ArrayError::NoConditionalPut`]), or is not to be trusted with
+    /// it.
+    #[must_use]
+    pub fn lock(mut self, lock: Arc<dyn PublishLock>) -> Self {
+        self.lock = Some(lock);
+        self
+    }
+
     /// Threads of the store's own, so many.
     ///
     /// # Errors
@@ -111,6 +123,7 @@ impl StoreOptions {
             cache: self.cache.clone(),
             pool: self.pool.clone(),
             own_pool: PerProcess::default(),
+            lock: self.lock.clone(),
         }))
     }
 }

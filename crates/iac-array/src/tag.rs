@@ -203,7 +203,8 @@ mod tests {
         for name in ["a", "v1.0", "paper-2026_b", &"x".repeat(128)] {
             check_name(name).unwrap();
         }
-        for name in ["", ".", "..", "a/b", "-a", "7", ".a", "ä", "a b", "a\0", "a:b", &"x".repeat(129)]
+        for name in
+            ["", ".", "..", "a/b", "-a", "7", ".a", "ä", "a b", "a\0", "a:b", &"x".repeat(129)]
         {
             assert!(check_name(name).is_err(), "{name:?}");
         }

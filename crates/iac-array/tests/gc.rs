@@ -353,7 +353,8 @@ fn damaged_tags_stop_garbage_collection_and_can_be_taken_away() {
             store.tag("bad", 1).unwrap_err(),
             store.gc(ALL_BUT_ONE).unwrap_err(),
         ] {
-            let named = matches!(&error, ArrayError::Corrupt { object, .. } if object == "s/tags/bad.json");
+            let named =
+                matches!(&error, ArrayError::Corrupt { object, .. } if object == "s/tags/bad.json");
             assert!(named, "{shown}: {error}");
         }
         assert_eq!(store.history().unwrap().len(), 14);
