@@ -74,6 +74,8 @@ mod stats;
 mod store;
 mod stream;
 mod tag;
+mod values;
+mod write;
 
 pub use attr::Attr;
 pub use cache::ArrayCache;

@@ -3,19 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use crate::attr::Attr;
 use crate::backend::{Backend, Commit};
-use crate::data::{ArrayData, Place, Values, copy_in};
-use crate::dtype::DType;
+use crate::data::ArrayData;
 use crate::error::{ArrayError, Result};
-use crate::grid::{Selection, product};
+use crate::grid::Selection;
 use crate::layer::{LayerId, random};
 use crate::manifest::Manifest;
 use crate::meta::{ArrayMeta, ArraySpec, NodeKind};
 use crate::options::{Location, StoreOptions};
-use crate::pending::{PendingArray, PendingChunk};
+use crate::pending::PendingArray;
 use crate::snapshot::{Inner, Snapshot, read_boxes, read_into, read_one};
 
 /// A store of arrays, open at a version, with changes that [`ArrayStore::flush`] publishes.
@@ -38,13 +35,6 @@ pub struct ArrayStore {
     /// The id of the next array that is made, for the process that made the last one.
     next_id: Option<(u32, u64)>,
 }
-
-/// A chunk that a write touches: its coordinates, origin and extents, whether the write covers it,
-/// and what is in it otherwise.
-type Touched = (Vec<u64>, Vec<u64>, Vec<u64>, bool, Option<Values>);
-
-/// Bytes from which on several threads cut what is written into chunks.
-const SHARED_COPY: u64 = 4 << 20;
 
 /// A flush whose end is not known.
 #[derive(Debug, Clone, Copy)]
@@ -224,7 +214,7 @@ impl ArrayStore {
     }
 
     /// An array or group as it is with all changes.
-    fn current(&self, name: &str) -> Option<&ArrayMeta> {
+    pub(crate) fn current(&self, name: &str) -> Option<&ArrayMeta> {
         if let Some(held) = self.held.get(name).and_then(|id| self.pending.get(id)) {
             return Some(&held.meta);
         }
@@ -232,7 +222,7 @@ impl ArrayStore {
         (!self.pending.contains_key(&meta.id)).then_some(&**meta)
     }
 
-    fn current_array(&self, name: &str) -> Result<&ArrayMeta> {
+    pub(crate) fn current_array(&self, name: &str) -> Result<&ArrayMeta> {
         let found = self.current(name).filter(|meta| meta.kind == NodeKind::Array);
         found.ok_or_else(|| ArrayError::no_array(name))
     }
@@ -259,183 +249,13 @@ impl ArrayStore {
     }
 
     /// The changes of an array, begun when there are none.
-    fn touch(&mut self, id: u64, meta: &ArrayMeta) -> &mut PendingArray {
+    pub(crate) fn touch(&mut self, id: u64, meta: &ArrayMeta) -> &mut PendingArray {
         self.changes = self.changes.saturating_add(1);
         let held = &mut self.held;
         self.pending.entry(id).or_insert_with(|| {
             held.insert(meta.name.clone(), id);
             PendingArray::of(meta.clone(), false)
         })
-    }
-
-    /// Writes a box that begins at `start` and has the shape of the data.
-    ///
-    /// # Errors
-    ///
-    /// [`ArrayError::NotFound`], [`ArrayError::OutOfBounds`], [`ArrayError::Argument`] for data of
-    /// another type; chunks that are covered in part are read first, with the errors of reading.
-    /// Nothing is changed by a call that fails.
-    pub async fn write(
-        &mut self,
-        name: &str,
-        start: &[u64],
-        data: impl Into<ArrayData>,
-    ) -> Result<()> {
-        let data = data.into();
-        let meta = self.current_array(name)?.clone();
-        check_type(&meta, &data)?;
-        let selection = Selection::new(name, &meta.shape, start, &data.shape, None)?;
-        let written = self.patched(&meta, &selection, Some(&data)).await?;
-        self.touch(meta.id, &meta).chunks.extend(written);
-        Ok(())
-    }
-
-    /// Makes the elements of a box what they are when nobody wrote them.
-    ///
-    /// # Errors
-    ///
-    /// As [`ArrayStore::write`].
-    pub async fn erase(&mut self, name: &str, start: &[u64], shape: &[u64]) -> Result<()> {
-        let meta = self.current_array(name)?.clone();
-        let selection = Selection::new(name, &meta.shape, start, shape, None)?;
-        let erased = self.patched(&meta, &selection, None).await?;
-        self.touch(meta.id, &meta).chunks.extend(erased);
-        Ok(())
-    }
-
-    /// The chunks that a box touches, with new elements in it.
-    async fn patched(
-        &self,
-        meta: &ArrayMeta,
-        selection: &Selection,
-        data: Option<&ArrayData>,
-    ) -> Result<Vec<(Vec<u64>, PendingChunk)>> {
-        let grid = meta.grid()?;
-        let held = self.pending.get(&meta.id);
-        let mut chunks: Vec<Touched> = Vec::new();
-        let mut partial = Vec::new();
-        for chunk in grid.touched(selection)? {
-            let (origin, extents) = (grid.origin(&chunk), grid.extents(&chunk));
-            let whole = origin.iter().zip(&extents).enumerate().all(|(axis, (origin, extent))| {
-                let start = selection.start.get(axis).copied().unwrap_or(0);
-                let count = selection.count.get(axis).copied().unwrap_or(0);
-                start <= *origin && origin.saturating_add(*extent) <= start.saturating_add(count)
-            });
-            if !whole {
-                partial.push((
-                    chunks.len(),
-                    Selection {
-                        start: origin.clone(),
-                        count: extents.clone(),
-                        step: vec![1; extents.len()],
-                    },
-                ));
-            }
-            chunks.push((chunk, origin, extents, whole, None));
-        }
-        let asked = partial.iter().map(|(_, selection)| (meta, held, selection.clone())).collect();
-        let before = read_boxes(&self.base.inner, asked).await?;
-        for ((at, _), before) in partial.iter().zip(before) {
-            if let Some(chunk) = chunks.get_mut(*at) {
-                chunk.4 = Some(before.values);
-            }
-        }
-        let make = |(chunk, origin, extents, whole, before): Touched| {
-            if whole && data.is_none() {
-                return Ok((chunk, PendingChunk::Erased));
-            }
-            let mut values = match before {
-                Some(values) => values,
-                None => meta.filled(product(&extents).unwrap_or(u64::MAX))?,
-            };
-            let place = Place { origin: &origin, extents: &extents, visible: &extents };
-            match data {
-                Some(data) => {
-                    let source = data.values.as_source();
-                    copy_in(source, place, &mut values.as_target(), selection, meta.width())?;
-                }
-                None => {
-                    let common = selection.common(&origin, &extents);
-                    let fill = meta.filled(common.elements()?)?;
-                    let source = fill.as_source();
-                    copy_in(source, place, &mut values.as_target(), &common, meta.width())?;
-                }
-            }
-            Ok((chunk, PendingChunk::Data { values: Arc::new(values), extents }))
-        };
-        let bytes = data.map_or(0, |data| data.values.memory());
-        if chunks.len() < 2 || bytes < SHARED_COPY {
-            return chunks.into_iter().map(make).collect();
-        }
-        self.backend.install(|| chunks.into_par_iter().map(make).collect())
-    }
-
-    /// Gives an array another shape of as many axes. What is cut off is gone; what is new reads as
-    /// fill.
-    ///
-    /// # Errors
-    ///
-    /// [`ArrayError::NotFound`], [`ArrayError::Argument`], [`ArrayError::TooLarge`].
-    pub fn resize(&mut self, name: &str, shape: &[u64]) -> Result<()> {
-        let meta = self.current_array(name)?.clone();
-        let mut wanted = meta.clone();
-        wanted.shape = shape.to_vec();
-        if shape.len() != meta.shape.len() {
-            return Err(ArrayError::argument(format!(
-                "array `{name}` has {} axes, the new shape {}",
-                meta.shape.len(),
-                shape.len()
-            )));
-        }
-        wanted.check().map_err(ArrayError::argument)?;
-        wanted.check_chunk_bytes()?;
-        self.touch(meta.id, &meta).resize(shape)
-    }
-
-    /// Lengthens an array along an axis and writes the new part; the other extents must be equal.
-    ///
-    /// # Errors
-    ///
-    /// As [`ArrayStore::resize`] and [`ArrayStore::write`]; the array keeps its shape then.
-    pub async fn append(
-        &mut self,
-        name: &str,
-        axis: usize,
-        data: impl Into<ArrayData>,
-    ) -> Result<()> {
-        let data = data.into();
-        let meta = self.current_array(name)?.clone();
-        let mut shape = meta.shape.clone();
-        let fits = data.shape.len() == shape.len()
-            && (data.shape.iter().zip(&shape).enumerate())
-                .all(|(at, (data, array))| at == axis || data == array);
-        let slot = shape.get_mut(axis).zip(data.shape.get(axis)).filter(|_| fits);
-        let Some((extent, more)) = slot else {
-            return Err(ArrayError::argument(format!(
-                "data of shape {:?} cannot follow array `{name}` of shape {:?} along axis {axis}",
-                data.shape, meta.shape
-            )));
-        };
-        let mut start = vec![0; meta.shape.len()];
-        if let Some(start) = start.get_mut(axis) {
-            *start = *extent;
-        }
-        *extent = extent.checked_add(*more).ok_or(ArrayError::TooLarge {
-            what: "axis",
-            found: u64::MAX,
-            allowed: u64::MAX,
-        })?;
-        let mut wanted = meta.clone();
-        wanted.shape = shape;
-        wanted.check().map_err(ArrayError::argument)?;
-        wanted.check_chunk_bytes()?;
-        check_type(&meta, &data)?;
-        let selection = Selection::new(name, &wanted.shape, &start, &data.shape, None)?;
-        let written = self.patched(&wanted, &selection, Some(&data)).await?;
-        let held = self.touch(meta.id, &meta);
-        held.resize(&wanted.shape)?;
-        held.chunks.extend(written);
-        Ok(())
     }
 
     /// Removes an array or group. Another of this name will not see its chunks.
@@ -578,18 +398,6 @@ impl ArrayStore {
         }
         read_boxes(&self.base.inner, asked).await
     }
-}
-
-/// Refuses data whose elements are not those of the array.
-fn check_type(meta: &ArrayMeta, data: &ArrayData) -> Result<()> {
-    let timestamp = matches!(meta.dtype, DType::Timestamp(..)) && data.dtype == DType::Int64;
-    if data.dtype != meta.dtype && !timestamp {
-        return Err(ArrayError::argument(format!(
-            "array `{}` has elements of `{}`, the data of `{}`",
-            meta.name, meta.dtype, data.dtype
-        )));
-    }
-    data.check()
 }
 
 /// The newest version.
