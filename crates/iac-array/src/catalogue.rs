@@ -9,7 +9,8 @@ use arrow_array::builder::{
 };
 use arrow_array::cast::AsArray;
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, ListArray, RecordBatch, StringArray, UInt8Array, UInt64Array,
+    Array, ArrayRef, BinaryArray, BooleanArray, ListArray, RecordBatch, StringArray, UInt8Array,
+    UInt64Array,
 };
 use arrow_schema::{DataType, Field, Fields, Schema};
 use bytes::Bytes;
@@ -43,6 +44,8 @@ pub(crate) struct CatalogueRow {
 const PACKING: &str = "packing";
 /// The column of when arrays of a joined layer changed, which only writers need.
 const THROUGH: &str = "through";
+/// The column of whether elements can be null, in layers with the feature `validity`.
+const NULLABLE: &str = "nullable";
 
 fn attr_fields() -> Fields {
     Fields::from(vec![
@@ -55,8 +58,13 @@ fn item(data_type: DataType) -> DataType {
     DataType::List(Arc::new(Field::new("item", data_type, false)))
 }
 
-fn schema() -> Schema {
-    Schema::new(vec![
+/// Whether a layer of these rows needs the feature `validity`.
+pub(crate) fn has_nullable(rows: &[CatalogueRow]) -> bool {
+    rows.iter().any(|row| row.meta.nullable)
+}
+
+fn schema(nullable: bool) -> Schema {
+    let mut fields = vec![
         Field::new("slide_idx", DataType::UInt32, false),
         Field::new("slide_id", DataType::Utf8, false),
         Field::new("patient_id", DataType::Utf8, false),
@@ -72,7 +80,9 @@ fn schema() -> Schema {
         Field::new("chunks_written", DataType::UInt64, false),
         Field::new(PACKING, DataType::Utf8, true),
         Field::new(THROUGH, DataType::UInt64, true),
-    ])
+    ];
+    fields.extend(nullable.then(|| Field::new(NULLABLE, DataType::Boolean, false)));
+    Schema::new(fields)
 }
 
 fn numbers() -> ListBuilder<UInt64Builder> {
@@ -81,7 +91,7 @@ fn numbers() -> ListBuilder<UInt64Builder> {
 
 /// The table as a stream of record batches with compressed buffers.
 pub(crate) fn encode(rows: &[CatalogueRow]) -> Result<Vec<u8>> {
-    let schema = schema();
+    let schema = schema(has_nullable(rows));
     let mut batches = Vec::new();
     let mut first = 0_u32;
     for part in rows.chunks(BATCH_ROWS) {
@@ -162,7 +172,7 @@ fn batch(schema: &Schema, rows: &[CatalogueRow], first: u32) -> Result<RecordBat
         packings.append_option(meta.packing.as_deref());
         through.append_option(row.through);
     }
-    let columns: Vec<ArrayRef> = vec![
+    let mut columns: Vec<ArrayRef> = vec![
         Arc::new(index.finish()),
         Arc::new(names.finish()),
         Arc::new(patients.finish()),
@@ -179,6 +189,10 @@ fn batch(schema: &Schema, rows: &[CatalogueRow], first: u32) -> Result<RecordBat
         Arc::new(packings.finish()),
         Arc::new(through.finish()),
     ];
+    if schema.column_with_name(NULLABLE).is_some() {
+        let nullable: Vec<bool> = rows.iter().map(|row| row.meta.nullable).collect();
+        columns.push(Arc::new(BooleanArray::from(nullable)));
+    }
     RecordBatch::try_new(Arc::new(schema.clone()), columns)
         .map_err(|error| ArrayError::argument(format!("the catalogue has no table: {error}")))
 }
@@ -219,6 +233,7 @@ struct Columns<'a> {
     written: &'a UInt64Array,
     packings: Option<&'a StringArray>,
     through: Option<&'a UInt64Array>,
+    nullable: Option<&'a BooleanArray>,
 }
 
 /// Lists within a column, whose elements lie one after the other.
@@ -270,10 +285,10 @@ fn column<'a, T: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Check<&
 
 impl<'a> Columns<'a> {
     fn of(batch: &'a RecordBatch) -> Check<Self> {
-        let expected = schema();
+        let expected = schema(true);
         for field in expected.fields() {
             let name = field.name();
-            let optional = matches!(name.as_str(), PACKING | THROUGH);
+            let optional = matches!(name.as_str(), PACKING | THROUGH | NULLABLE);
             if optional && batch.column_by_name(name).is_none() {
                 continue;
             }
@@ -315,6 +330,7 @@ impl<'a> Columns<'a> {
             written: column(batch, "chunks_written")?,
             packings: column(batch, PACKING).ok(),
             through: column(batch, THROUGH).ok(),
+            nullable: column(batch, NULLABLE).ok(),
         })
     }
 
@@ -351,8 +367,12 @@ impl<'a> Columns<'a> {
             fill: (!self.fills.is_null(row)).then(|| self.fills.value(row).to_vec()),
             attrs: Attrs::stored(&self.table, attrs.start, attrs.end)?,
             packing: packings.map(|packings| packings.value(row).to_owned()),
+            nullable: self.nullable.is_some_and(|nullable| nullable.value(row)),
         };
         meta.check()?;
+        if meta.nullable && kind != NodeKind::Array {
+            return Err(format!("`{}` is no array and nullable", meta.name));
+        }
         let named = crate::meta::check_name(&meta.name).is_ok();
         if (kind == NodeKind::Store) != (meta.id == 0) || named == (kind == NodeKind::Store) {
             return Err(format!("array id {} with name `{}`", meta.id, meta.name));

@@ -131,7 +131,8 @@ impl Packing {
     /// How a chunk is images, where this packing can encode them.
     pub(crate) fn planes(&self, meta: &ArrayMeta, extents: &[u64]) -> Option<Planes> {
         let able = self.images.as_ref()?.image_capabilities().ok()?;
-        let planes = Planes::of(meta, extents)?;
+        // Chunks with nulls have bits in front of the samples.
+        let planes = Planes::of(meta, extents).filter(|_| !meta.nullable)?;
         // Signed samples go into the streams as unsigned ones.
         let sample = match planes.sample {
             SampleType::I16 => SampleType::U16,

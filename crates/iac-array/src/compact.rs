@@ -372,7 +372,7 @@ async fn repack(
         // First what is still visible, then the rest of the chunk as fill.
         let values = reshape(meta, &values, &found.extents, &found.visible)?;
         let values = reshape(meta, &values, &found.visible, &live.wanted)?;
-        let raw = values.encode(&meta.dtype)?;
+        let raw = meta.encode(&values)?;
         let (packing, planes) = packings.of(meta, &live.wanted);
         items.push(Item {
             packing,

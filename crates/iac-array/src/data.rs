@@ -31,7 +31,10 @@ pub(crate) use crate::values::{
 pub struct ArrayData {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<u64>,
+    /// What is null is all zeros, or has no bytes.
     pub(crate) values: Values,
+    /// Where elements are there, if some are null.
+    pub(crate) validity: Option<Vec<bool>>,
 }
 
 /// A number that an element can be.
@@ -157,7 +160,8 @@ impl ArrayData {
                 bytes.len()
             )));
         }
-        let data = Self { dtype, shape: shape.to_vec(), values: Values::Fixed(bytes) };
+        let values = Values::Fixed(bytes);
+        let data = Self { dtype, shape: shape.to_vec(), values, validity: None };
         data.check()?;
         Ok(data)
     }
@@ -212,7 +216,8 @@ impl ArrayData {
                 values.len()
             )));
         }
-        Ok(Self { dtype, shape: shape.to_vec(), values: Values::Variable(values) })
+        let values = Values::Variable(values);
+        Ok(Self { dtype, shape: shape.to_vec(), values, validity: None })
     }
 
     /// The type of the elements.
@@ -227,12 +232,12 @@ impl ArrayData {
         &self.shape
     }
 
-    /// The elements' bytes, row-major and little-endian, where all have one width.
+    /// The elements' bytes, row-major and little-endian, where all have one width and none is null.
     #[must_use]
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match &self.values {
-            Values::Fixed(bytes) => Some(bytes),
-            Values::Variable(_) => None,
+            Values::Fixed(bytes) if self.validity.is_none() => Some(bytes),
+            _ => None,
         }
     }
 
@@ -242,8 +247,15 @@ impl ArrayData {
     ///
     /// # Errors
     ///
-    /// [`ArrayError::Argument`] when the elements are of another type.
+    /// [`ArrayError::Argument`] when the elements are of another type, or some are null: see
+    /// [`ArrayData::to_masked`] and [`ArrayData::to_options`].
     pub fn to_ndarray<T: Scalar>(&self) -> Result<ArrayD<T>> {
+        self.refuse_nulls("take them with their mask (`to_masked`) or as options (`to_options`)")?;
+        self.numbers()
+    }
+
+    /// The same with zeros where elements are null.
+    pub(crate) fn numbers<T: Scalar>(&self) -> Result<ArrayD<T>> {
         let fits = self.dtype == T::DTYPE
             || (T::DTYPE == DType::Int64 && matches!(self.dtype, DType::Timestamp(..)));
         let (true, Values::Fixed(bytes)) = (fits, &self.values) else {
@@ -267,8 +279,15 @@ impl ArrayData {
     ///
     /// # Errors
     ///
-    /// [`ArrayError::Argument`] when they are of another type.
+    /// [`ArrayError::Argument`] when they are of another type, or some are null: see
+    /// [`ArrayData::text_options`].
     pub fn texts(&self) -> Result<Vec<&str>> {
+        self.refuse_nulls("take them as options (`text_options`)")?;
+        self.any_texts()
+    }
+
+    /// The same with empty texts where elements are null.
+    pub(crate) fn any_texts(&self) -> Result<Vec<&str>> {
         let (DType::Utf8, Values::Variable(values)) = (&self.dtype, &self.values) else {
             return Err(ArrayError::argument(format!("the elements are `{}`", self.dtype)));
         };
@@ -281,8 +300,15 @@ impl ArrayData {
     ///
     /// # Errors
     ///
-    /// [`ArrayError::Argument`] when the elements have a fixed width.
+    /// [`ArrayError::Argument`] when the elements have a fixed width, or some are null: see
+    /// [`ArrayData::binary_options`].
     pub fn binary(&self) -> Result<&[Vec<u8>]> {
+        self.refuse_nulls("take them as options (`binary_options`)")?;
+        self.any_binary()
+    }
+
+    /// The same without bytes where elements are null.
+    pub(crate) fn any_binary(&self) -> Result<&[Vec<u8>]> {
         match &self.values {
             Values::Variable(values) => Ok(values),
             Values::Fixed(_) => {
@@ -309,7 +335,7 @@ impl<T: Scalar, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for Arra
             }
         };
         let shape = array.shape().iter().map(|extent| u64_len(*extent)).collect();
-        Self { dtype: T::DTYPE, shape, values: Values::Fixed(bytes) }
+        Self { dtype: T::DTYPE, shape, values: Values::Fixed(bytes), validity: None }
     }
 }
 

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::backend::Commit;
 use crate::catalogue::CatalogueRow;
+use crate::data::Values;
 use crate::error::{ArrayError, Result, u64_len};
 use crate::index::{Block, ChunkKind, ChunkRow};
 use crate::layer::{self, BuiltLayer, LayerId, LayerParts};
@@ -327,18 +328,18 @@ fn shape<'a>(
         let values = reshape(meta, values, extents, wanted)?;
         return Ok(match simple(meta, &values) {
             Some(simple) => simple,
-            None => Shape::Raw(Raw::Made(values.encode(&meta.dtype)?), None),
+            None => Shape::Raw(Raw::Made(meta.encode(&values)?), None),
         });
     }
     Ok(match (simple(meta, values), &**values) {
         (Some(simple), _) => simple,
-        (None, crate::data::Values::Fixed(_)) => Shape::Raw(Raw::Held(values), None),
-        (None, variable) => Shape::Raw(Raw::Made(variable.encode(&meta.dtype)?), None),
+        (None, Values::Fixed(_)) if !meta.nullable => Shape::Raw(Raw::Held(values), None),
+        (None, other) => Shape::Raw(Raw::Made(meta.encode(other)?), None),
     })
 }
 
 /// How a chunk is stored whose elements are all alike.
-fn simple<'a>(meta: &crate::meta::ArrayMeta, values: &crate::data::Values) -> Option<Shape<'a>> {
-    let element = values.constant(meta.dtype.width())?;
+fn simple<'a>(meta: &crate::meta::ArrayMeta, values: &Values) -> Option<Shape<'a>> {
+    let element = values.constant(meta.element_width())?;
     Some(if meta.is_fill(element) { Shape::Erased } else { Shape::Constant(element.to_vec()) })
 }

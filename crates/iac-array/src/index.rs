@@ -73,8 +73,9 @@ pub(crate) struct BatchPlace {
     pub(crate) crc32: u32,
 }
 
-fn schema() -> Schema {
-    Schema::new(vec![
+/// The columns; layers with the feature `validity` have one more.
+fn schema(validity: bool) -> Schema {
+    let mut fields = vec![
         Field::new("array_id", DataType::UInt64, false),
         Field::new("chunk", DataType::UInt64, false),
         Field::new("offset", DataType::UInt64, false),
@@ -90,7 +91,9 @@ fn schema() -> Schema {
         Field::new("max", DataType::Binary, true),
         Field::new("fill_count", DataType::UInt32, true),
         Field::new("nan_count", DataType::UInt32, true),
-    ])
+    ];
+    fields.extend(validity.then(|| Field::new("null_count", DataType::UInt32, true)));
+    Schema::new(fields)
 }
 
 /// An encoded index.
@@ -101,7 +104,7 @@ pub(crate) struct EncodedIndex {
 }
 
 /// Encodes rows that are sorted by array and chunk.
-pub(crate) fn encode(rows: &[ChunkRow]) -> Result<EncodedIndex> {
+pub(crate) fn encode(rows: &[ChunkRow], validity: bool) -> Result<EncodedIndex> {
     let found = u64_len(rows.len());
     if found > MAX_ROWS {
         return Err(ArrayError::TooLarge {
@@ -114,11 +117,11 @@ pub(crate) fn encode(rows: &[ChunkRow]) -> Result<EncodedIndex> {
     while rows.len().div_ceil(size) > MAX_BATCHES {
         size = size.saturating_mul(2);
     }
-    encode_in(rows, size)
+    encode_in(rows, size, validity)
 }
 
-fn encode_in(rows: &[ChunkRow], size: usize) -> Result<EncodedIndex> {
-    let schema = Arc::new(schema());
+fn encode_in(rows: &[ChunkRow], size: usize, validity: bool) -> Result<EncodedIndex> {
+    let schema = Arc::new(schema(validity));
     let batches: Vec<RecordBatch> =
         rows.chunks(size.max(1)).map(|rows| batch(&schema, rows)).collect::<Result<_>>()?;
     let encoded = crate::stream::encode(&schema, &batches)?;
@@ -178,6 +181,10 @@ fn batch(schema: &Arc<Schema>, rows: &[ChunkRow]) -> Result<RecordBatch> {
     columns.push(Arc::new(greatest.finish()));
     columns.push(Arc::new(fills.finish()));
     columns.push(Arc::new(nans.finish()));
+    if schema.fields().len() > columns.len() {
+        let nulls = rows.iter().map(|row| Some(row.stats.as_ref()?.null_count));
+        columns.push(Arc::new(nulls.collect::<UInt32Array>()));
+    }
     RecordBatch::try_new(Arc::clone(schema), columns)
         .map_err(|error| ArrayError::argument(format!("the index has no table: {error}")))
 }
@@ -197,6 +204,7 @@ pub(crate) struct Batch {
     greatest: BinaryArray,
     fills: UInt32Array,
     nans: UInt32Array,
+    nulls: Option<UInt32Array>,
 }
 
 /// Decodes one batch from its bytes alone: the schema is that of the layout version.
@@ -206,6 +214,7 @@ pub(crate) fn decode_batch(
     bytes: &[u8],
     data_length: u64,
     codecs: usize,
+    validity: bool,
 ) -> Result<Batch> {
     let corrupt = |reason: String| ArrayError::corrupt(object, format!("index table: {reason}"));
     let found = crc32fast::hash(bytes);
@@ -215,7 +224,7 @@ pub(crate) fn decode_batch(
             place.offset, place.crc32
         )));
     }
-    let head = crate::stream::encode(&schema(), &[])?;
+    let head = crate::stream::encode(&schema(validity), &[])?;
     let head = usize::try_from(head.schema_bytes)
         .ok()
         .and_then(|end| head.bytes.get(..end).map(<[u8]>::to_vec));
@@ -287,6 +296,7 @@ impl Batch {
             greatest: bytes("max")?,
             fills: counts("fill_count")?,
             nans: counts("nan_count")?,
+            nulls: counts("null_count").ok(),
         })
     }
 
@@ -334,6 +344,7 @@ impl Batch {
             range: ranged.then(|| element(&self.least).zip(element(&self.greatest))).flatten(),
             fill_count: self.fills.value(row),
             nan_count: self.nans.value(row),
+            null_count: self.nulls.as_ref().map_or(0, |nulls| nulls.value(row)),
         });
         Some(ChunkRow { array_id, chunk, block, in_offset, in_length, kind, stats })
     }
@@ -440,6 +451,7 @@ mod tests {
                     .flatten(),
                 fill_count: 3,
                 nan_count: 4,
+                null_count: 0,
             }),
         };
         (0..count).map(row).collect()
@@ -448,26 +460,26 @@ mod tests {
     #[test]
     fn every_batch_is_decoded_alone() {
         let rows = rows(100);
-        let index = encode_in(&rows, 16).unwrap();
+        let index = encode_in(&rows, 16, false).unwrap();
         let mut back = Vec::new();
         for place in &index.batches {
             let start = usize::try_from(place.offset).unwrap();
             let end = start + usize::try_from(place.length).unwrap();
             let bytes = &index.bytes[start..end];
-            back.extend(decode_batch("x", place, bytes, 1000, 1).unwrap().iter());
-            assert!(decode_batch("x", place, bytes, 1000, 0).is_err());
-            assert!(decode_batch("x", place, &bytes[1..], 1000, 1).is_err());
+            back.extend(decode_batch("x", place, bytes, 1000, 1, false).unwrap().iter());
+            assert!(decode_batch("x", place, bytes, 1000, 0, false).is_err());
+            assert!(decode_batch("x", place, &bytes[1..], 1000, 1, false).is_err());
         }
         assert_eq!(back, rows);
         let place = index.batches.last().unwrap();
         let start = usize::try_from(place.offset).unwrap();
         let end = start + usize::try_from(place.length).unwrap();
-        assert!(decode_batch("x", place, &index.bytes[start..end], 999, 1).is_err());
+        assert!(decode_batch("x", place, &index.bytes[start..end], 999, 1, false).is_err());
     }
 
     #[test]
     fn damage_behind_right_checksums_is_an_error_or_harmless() {
-        let index = encode_in(&rows(40), 40).unwrap();
+        let index = encode_in(&rows(40), 40, false).unwrap();
         let place = index.batches.first().unwrap();
         let start = usize::try_from(place.offset).unwrap();
         let end = start + usize::try_from(place.length).unwrap();
@@ -477,7 +489,7 @@ mod tests {
                 let mut bytes = sound.to_vec();
                 bytes[at] ^= change;
                 let place = BatchPlace { crc32: crc32fast::hash(&bytes), ..place.clone() };
-                if let Ok(rows) = decode_batch("x", &place, &bytes, 1000, 1) {
+                if let Ok(rows) = decode_batch("x", &place, &bytes, 1000, 1, false) {
                     assert_eq!(rows.len(), 40);
                 }
             }

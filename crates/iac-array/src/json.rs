@@ -116,7 +116,7 @@ pub(crate) fn element(dtype: &DType, bytes: &[u8]) -> Option<Value> {
 impl ArrayData {
     /// The elements as lists within lists, one level for each axis; an array without axes is its
     /// element. Timestamps are whole numbers, complex numbers pairs, byte strings hexadecimal
-    /// digits, and floats as in [`Attr::to_json`].
+    /// digits, and floats as in [`Attr::to_json`]. What is null is `null`.
     ///
     /// # Errors
     ///
@@ -132,7 +132,11 @@ impl ArrayData {
                 values.iter().map(|bytes| element(&self.dtype, bytes)).collect()
             }
         };
-        let mut flat = flat.ok_or_else(wrong)?.into_iter();
+        let mut flat = flat.ok_or_else(wrong)?;
+        let mask = self.validity.as_deref().unwrap_or_default();
+        let nulls = flat.iter_mut().zip(mask).filter(|(_, there)| !**there);
+        nulls.for_each(|(value, _)| *value = Value::Null);
+        let mut flat = flat.into_iter();
         Ok(nested(&self.shape, &mut flat))
     }
 }
@@ -158,7 +162,7 @@ pub(crate) fn object<'a>(
 
 impl crate::ArrayMeta {
     /// Everything about an array or group as a JSON object: `name`, `kind`, `dtype`, `shape`,
-    /// `chunks`, `dims`, `fill`, `attrs`.
+    /// `chunks`, `dims`, `fill`, `attrs`, and `nullable` (true) where elements can be null.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut members = Map::new();
@@ -176,6 +180,9 @@ impl crate::ArrayMeta {
             members.insert("dims".to_owned(), Value::from(self.dims.clone()));
             let fill = self.fill.as_ref().and_then(|fill| element(&self.dtype, fill));
             members.insert("fill".to_owned(), fill.unwrap_or(Value::Null));
+            if self.nullable {
+                members.insert("nullable".to_owned(), Value::from(true));
+            }
         }
         members.insert("attrs".to_owned(), Value::Object(object(self.attrs())));
         Value::Object(members)

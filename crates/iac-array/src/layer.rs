@@ -19,6 +19,8 @@ use crate::index::{self, BatchPlace, ChunkRow, MAX_BATCHES};
 pub(crate) const PAYLOAD_TYPE: &str = "nd_array";
 /// Version of the layout that this crate reads and writes.
 pub(crate) const LAYOUT_VERSION: u64 = 1;
+/// The feature of layers with arrays whose elements can be null.
+pub(crate) const VALIDITY: &str = "validity";
 /// What a layer lists under `extensions`: other readers get its payloads as they are stored.
 pub(crate) const EXTENSION: &str = "iac.nd_array";
 
@@ -98,7 +100,8 @@ pub(crate) struct BuiltLayer {
 /// Lays a layer out.
 pub(crate) fn build(parts: LayerParts<'_>) -> Result<BuiltLayer> {
     let slides = catalogue::encode(parts.catalogue)?;
-    let index = index::encode(parts.index)?;
+    let validity = catalogue::has_nullable(parts.catalogue);
+    let index = index::encode(parts.index, validity)?;
     let data_length =
         parts.data.iter().fold(0_u64, |all, piece| all.saturating_add(u64_len(piece.len())));
     let slide_bytes = u64_len(slides.len());
@@ -110,7 +113,8 @@ pub(crate) fn build(parts: LayerParts<'_>) -> Result<BuiltLayer> {
     let mut own = Map::new();
     own.insert("version".to_owned(), Value::from(LAYOUT_VERSION));
     own.insert("min_reader".to_owned(), Value::from(LAYOUT_VERSION));
-    own.insert("features".to_owned(), Value::Array(Vec::new()));
+    let features = validity.then(|| Value::from(VALIDITY)).into_iter().collect();
+    own.insert("features".to_owned(), features);
     own.insert("layer_id".to_owned(), Value::from(parts.id.to_string()));
     own.insert("kind".to_owned(), Value::from(if parts.base { "base" } else { "delta" }));
     own.insert("codecs".to_owned(), parts.codecs.iter().map(BlockCodec::to_json).collect());
@@ -176,6 +180,8 @@ pub(crate) struct Layer {
     pub(crate) codecs: Vec<BlockCodec>,
     pub(crate) batches: Vec<BatchPlace>,
     pub(crate) rows: HashMap<u64, CatalogueRow>,
+    /// Whether it has the feature `validity`.
+    pub(crate) validity: bool,
 }
 
 /// Opens a layer from its header and slide table.
@@ -210,7 +216,7 @@ pub(crate) fn open(
             reason: format!("layout version {least}"),
         });
     }
-    check_features(object, own.get("features"))?;
+    let validity = check_features(object, own.get("features"))?;
     let id = own.get("layer_id").and_then(Value::as_str).and_then(LayerId::parse);
     let id = id.ok_or_else(|| corrupt("`layer_id` is not 32 hexadecimal digits".to_owned()))?;
     let mut codecs = Vec::new();
@@ -239,6 +245,9 @@ pub(crate) fn open(
         )));
     }
     let rows = catalogue::decode(object, slides)?;
+    if !validity && catalogue::has_nullable(&rows) {
+        return Err(corrupt(format!("there is a nullable array without the feature `{VALIDITY}`")));
+    }
     if header.num_slides().ok() != Some(u64_len(rows.len())) {
         return Err(corrupt(format!(
             "the slide table has {} rows, the header says another number",
@@ -252,22 +261,22 @@ pub(crate) fn open(
             return Err(corrupt(format!("array {id:016x} has two rows")));
         }
     }
-    Ok(Layer { id, object: object.to_owned(), layout, checksums, codecs, batches, rows: by_id })
+    let object = object.to_owned();
+    Ok(Layer { id, object, layout, checksums, codecs, batches, rows: by_id, validity })
 }
 
-/// Refuses what a newer writer declares as needed for reading.
-pub(crate) fn check_features(object: &str, features: Option<&Value>) -> Result<()> {
+/// Refuses what a newer writer declares as needed for reading; whether `validity` is.
+fn check_features(object: &str, features: Option<&Value>) -> Result<bool> {
+    let unknown = |feature: &&Value| feature.as_str() != Some(VALIDITY);
     let unknown = match features {
-        None => None,
-        Some(Value::Array(features)) => features.first().map(ToString::to_string),
-        Some(other) => Some(other.to_string()),
+        None => return Ok(false),
+        Some(Value::Array(features)) => match features.iter().find(unknown) {
+            None => return Ok(!features.is_empty()),
+            Some(unknown) => unknown,
+        },
+        Some(other) => other,
     };
-    unknown.map_or(Ok(()), |feature| {
-        Err(ArrayError::Unsupported {
-            object: object.to_owned(),
-            reason: format!("feature {feature}"),
-        })
-    })
+    Err(ArrayError::Unsupported { object: object.to_owned(), reason: format!("feature {unknown}") })
 }
 
 fn list<'a>(own: &'a Value, name: &str) -> std::result::Result<&'a [Value], String> {

@@ -63,6 +63,7 @@ mod lock;
 mod maintain;
 mod manifest;
 mod meta;
+mod nullable;
 mod options;
 mod pack;
 mod pending;

@@ -39,6 +39,7 @@ pub struct ArraySpec {
     pub(crate) fill: Option<ArrayData>,
     pub(crate) attrs: BTreeMap<String, Attr>,
     pub(crate) packing: Option<String>,
+    pub(crate) nullable: bool,
 }
 
 impl ArraySpec {
@@ -53,6 +54,7 @@ impl ArraySpec {
             fill: None,
             attrs: BTreeMap::new(),
             packing: None,
+            nullable: false,
         }
     }
 
@@ -61,6 +63,15 @@ impl ArraySpec {
     #[must_use]
     pub fn packing(mut self, packing: &Packing) -> Self {
         self.packing = Some(packing.to_text());
+        self
+    }
+
+    /// Lets elements be null. What nobody wrote is null then, unless there is a fill value.
+    ///
+    /// Files that hold such arrays need a reader that knows the feature `validity`.
+    #[must_use]
+    pub const fn nullable(mut self) -> Self {
+        self.nullable = true;
         self
     }
 
@@ -78,7 +89,7 @@ impl ArraySpec {
         self
     }
 
-    /// The number that elements have which nobody wrote; zero otherwise.
+    /// The number that elements have which nobody wrote; zero otherwise, or null where they can be.
     #[must_use]
     pub fn fill<T: Scalar>(self, fill: T) -> Self {
         self.fill_data(ndarray::arr0(fill).into())
@@ -124,6 +135,8 @@ pub struct ArrayMeta {
     pub(crate) attrs: Attrs,
     /// How chunks are packed, as a text; as the writer's options say where there is none.
     pub(crate) packing: Option<String>,
+    /// Whether elements can be null.
+    pub(crate) nullable: bool,
 }
 
 impl ArrayMeta {
@@ -145,9 +158,11 @@ impl ArrayMeta {
             shape: spec.shape,
             chunk,
             dims,
-            fill: fill.filter(|fill| fill.iter().any(|byte| *byte != 0)),
+            // Zero is what there is without a fill value, but for arrays where that is null.
+            fill: fill.filter(|fill| spec.nullable || fill.iter().any(|byte| *byte != 0)),
             attrs: spec.attrs.into(),
             packing: spec.packing,
+            nullable: spec.nullable,
         };
         meta.check().map_err(ArrayError::argument)?;
         meta.check_chunk_bytes()?;
@@ -166,6 +181,7 @@ impl ArrayMeta {
             fill: None,
             attrs: Attrs::default(),
             packing: None,
+            nullable: false,
         }
     }
 
@@ -208,20 +224,20 @@ impl ArrayMeta {
         Grid::new(&self.shape, &self.chunk)
     }
 
-    /// Bytes of an element, or 1 where lengths differ.
+    /// Bytes of an element in memory, or 1 where lengths differ.
     pub(crate) fn width(&self) -> usize {
-        self.dtype.width().unwrap_or(1)
+        self.element_width().unwrap_or(1)
     }
 
     /// So many elements as nobody wrote them.
     pub(crate) fn filled(&self, elements: u64) -> Result<Values> {
-        Values::filled(&self.dtype, self.fill.as_deref(), elements)
+        Values::filled(self.element_width(), self.fill_element().as_deref(), elements)
     }
 
-    /// Whether an element is the fill value.
+    /// Whether an element, as it is in memory, is what nobody wrote.
     pub(crate) fn is_fill(&self, element: &[u8]) -> bool {
-        match &self.fill {
-            Some(fill) => element == fill.as_slice(),
+        match self.fill_element() {
+            Some(fill) => element == &*fill,
             None if self.dtype.width().is_some() => element.iter().all(|byte| *byte == 0),
             None => element.is_empty(),
         }
@@ -269,7 +285,13 @@ impl ArrayMeta {
         &self.dims
     }
 
-    /// The bytes of an element that nobody wrote; none for zero.
+    /// Whether elements can be null.
+    #[must_use]
+    pub const fn is_nullable(&self) -> bool {
+        self.nullable
+    }
+
+    /// The bytes of an element that nobody wrote; none for zero, or null where elements can be.
     #[must_use]
     pub fn fill(&self) -> Option<&[u8]> {
         self.fill.as_deref()
@@ -292,6 +314,7 @@ impl ArrayMeta {
 /// The bytes of data that is one element.
 fn one_element(dtype: &DType, fill: &ArrayData) -> Result<Vec<u8>> {
     fill.check()?;
+    fill.refuse_nulls("without a fill value, what nobody wrote is null")?;
     let timestamp = matches!(dtype, DType::Timestamp(..)) && *fill.dtype() == DType::Int64;
     if (fill.dtype() != dtype && !timestamp) || product(fill.shape()) != Some(1) {
         return Err(ArrayError::argument(format!(

@@ -8,9 +8,7 @@ use rayon::prelude::*;
 
 use crate::backend::{LocalFile, is_missing};
 use crate::cache::{Entry, Key};
-use crate::data::{
-    ArrayData, Place, Source, Target, Values, check_element, check_fixed, copy_out, decode_variable,
-};
+use crate::data::{ArrayData, Place, Source, Target, Values, check_fixed, copy_out};
 use crate::error::{ArrayError, Result, u64_len, usize_len};
 use crate::grid::{Grid, Selection, product};
 use crate::index::{Batch, BatchPlace, Block, ChunkKind, ChunkRow, decode_batch};
@@ -243,7 +241,8 @@ impl Inner {
         let fetched = self.backend.ranges(&wanted).await.map_err(|error| self.explained(error))?;
         let pairs: Vec<_> = missing.iter().zip(&fetched).collect();
         let decode = |((_, place), bytes): (&(usize, &BatchPlace), &Bytes)| {
-            decode_batch(&open.object, place, bytes, open.layout.data.length, open.codecs.len())
+            let (data, codecs) = (open.layout.data.length, open.codecs.len());
+            decode_batch(&open.object, place, bytes, data, codecs, open.validity)
         };
         let decoded: Vec<Result<Batch>> = if pairs.len() <= 1 {
             pairs.into_iter().map(decode).collect()
@@ -321,7 +320,7 @@ impl Inner {
     pub(crate) fn read_warm(&self, meta: &ArrayMeta, selection: &Selection) -> Option<ArrayData> {
         let single = meta.shape.iter().zip(&meta.chunk).all(|(extent, chunk)| extent <= chunk);
         let whole = selection.count == meta.shape && selection.step.iter().all(|step| *step == 1);
-        if !single || !whole || meta.shape.contains(&0) {
+        if !single || !whole || meta.nullable || meta.shape.contains(&0) {
             return None;
         }
         let elements = product(&meta.shape)?;
@@ -364,6 +363,7 @@ impl Inner {
                 dtype: meta.dtype.clone(),
                 shape: meta.shape.clone(),
                 values: Values::Fixed(bytes.to_vec()),
+                validity: None,
             });
         }
         None
@@ -607,25 +607,21 @@ impl Inner {
                 block.slice(from..end)
             }
             ChunkKind::Constant(element) => {
-                let width = meta.dtype.width();
-                if width.is_some_and(|width| element.len() != width) {
-                    return Err(corrupt(format!("its element has {} bytes", element.len())));
-                }
-                check_element(&meta.dtype, element).map_err(corrupt)?;
+                meta.check_element(element).map_err(corrupt)?;
                 return Ok(Bytes::copy_from_slice(element));
             }
             ChunkKind::Erased => return Ok(Bytes::new()),
         };
-        if meta.dtype.width().is_some() {
-            check_fixed(&meta.dtype, &bytes, elements).map_err(corrupt)?;
+        match meta.dtype.width() {
+            Some(_) => meta.decode_fixed(bytes, elements).map_err(corrupt),
+            None => Ok(bytes),
         }
-        Ok(bytes)
     }
 
     /// The elements of a chunk whose elements differ in length.
     fn decode_values(&self, meta: &ArrayMeta, found: &Found, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let elements = product(&found.extents).unwrap_or(u64::MAX);
-        decode_variable(&meta.dtype, bytes, elements)
+        meta.decode_variable(bytes, elements)
             .map_err(|reason| self.chunk_error(meta, found, &reason))
     }
 
@@ -653,7 +649,7 @@ impl Inner {
         let bytes = self.chunk_bytes(meta, found, blocks)?;
         if matches!(found.row.kind, ChunkKind::Constant(_)) {
             let elements = product(&found.extents).unwrap_or(u64::MAX);
-            return Values::filled(&meta.dtype, Some(&bytes), elements);
+            return Values::filled(meta.element_width(), Some(&bytes), elements);
         }
         match meta.dtype.width() {
             Some(_) => Ok(Values::Fixed(bytes.to_vec())),

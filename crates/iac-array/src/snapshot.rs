@@ -287,13 +287,13 @@ pub(crate) async fn read_boxes(inner: &Inner, asked: Vec<Asked<'_>>) -> Result<V
     let mut results = Vec::with_capacity(asked.len());
     let mut requests = Vec::with_capacity(asked.len());
     for ((meta, pending, selection), values) in asked.into_iter().zip(&mut values) {
-        results.push((meta.dtype.clone(), selection.count.clone()));
+        results.push((meta, selection.count.clone()));
         requests.push(Request { meta, pending, selection, target: values.as_target() });
     }
     inner.read(&mut requests).await?;
     drop(requests);
     let whole = results.into_iter().zip(values);
-    Ok(whole.map(|((dtype, shape), values)| ArrayData { dtype, shape, values }).collect())
+    Ok(whole.map(|((meta, shape), values)| ArrayData::of(meta, shape, values)).collect())
 }
 
 pub(crate) async fn read_one(
@@ -318,6 +318,12 @@ pub(crate) async fn read_into(
     selection: Selection,
     out: &mut [u8],
 ) -> Result<()> {
+    if meta.nullable {
+        let name = &meta.name;
+        return Err(ArrayError::argument(format!(
+            "array `{name}` is nullable: a mask has no place"
+        )));
+    }
     let width = meta.dtype.width().ok_or_else(|| {
         ArrayError::argument(format!("elements of `{}` have no fixed width", meta.dtype))
     })?;

@@ -7,6 +7,7 @@ use crate::error::{ArrayError, Result};
 use crate::grid::product;
 use crate::index::{ChunkKind, ChunkRow};
 use crate::meta::ArrayMeta;
+use crate::nullable::value_of;
 use crate::read::Found;
 use crate::snapshot::Snapshot;
 
@@ -42,6 +43,8 @@ pub struct Stats {
     pub fill_count: u64,
     /// Elements that are NaN (and not the fill value).
     pub nan_count: u64,
+    /// Elements that are null.
+    pub null_count: u64,
     /// All other elements.
     pub value_count: u64,
     /// Whether this is what reading every element would give. Otherwise the range is a bound, or
@@ -67,6 +70,7 @@ pub(crate) struct StoredStats {
     pub(crate) range: Option<(Element, Element)>,
     pub(crate) fill_count: u32,
     pub(crate) nan_count: u32,
+    pub(crate) null_count: u32,
 }
 
 /// The bytes of a number.
@@ -93,13 +97,14 @@ impl Element {
 /// Nothing in the loop depends on what came before, so that several elements are looked at at once.
 macro_rules! scan {
     ($type:ty, $bytes:expr, $fill:expr, $lowest:expr, $highest:expr, $is_nan:expr) => {{
-        let fill: [u8; size_of::<$type>()] = $fill.try_into().ok()?;
+        let (has_fill, fill, null_count) = $fill;
+        let fill: [u8; size_of::<$type>()] = fill.try_into().ok()?;
         let elements = $bytes.as_chunks().0;
         let count = u32::try_from(elements.len()).ok()?;
         let (mut least, mut greatest): ($type, $type) = ($highest, $lowest);
         let (mut fill_count, mut nan_count) = (0_u32, 0_u32);
         for element in elements {
-            let filled = *element == fill;
+            let filled = has_fill & (*element == fill);
             let value = <$type>::from_le_bytes(*element);
             let low = if filled { $highest } else { value };
             let high = if filled { $lowest } else { value };
@@ -114,7 +119,7 @@ macro_rules! scan {
         } else {
             Element::new(&least.to_le_bytes()).zip(Element::new(&greatest.to_le_bytes()))
         };
-        StoredStats { range, fill_count, nan_count }
+        StoredStats { range, fill_count, nan_count, null_count }
     }};
     ($type:ty, $bytes:expr, $fill:expr) => {
         scan!($type, $bytes, $fill, <$type>::MIN, <$type>::MAX, |_| false)
@@ -124,7 +129,11 @@ macro_rules! scan {
 /// Statistics of the bytes of a chunk; none for types without an order.
 pub(crate) fn of_bytes(meta: &ArrayMeta, bytes: &[u8]) -> Option<StoredStats> {
     let zero = vec![0; meta.dtype.width()?];
-    let fill = meta.fill.as_deref().unwrap_or(&zero);
+    let (bytes, null_count) = meta.present(bytes)?;
+    let bytes = &*bytes;
+    // Without a fill value, what nobody wrote is zero, or null where elements can be.
+    let has_fill = meta.fill.is_some() || !meta.nullable;
+    let fill = (has_fill, meta.fill.as_deref().unwrap_or(&zero), null_count);
     Some(match &meta.dtype {
         DType::Bool | DType::UInt8 => scan!(u8, bytes, fill),
         DType::Int8 => scan!(i8, bytes, fill),
@@ -178,31 +187,39 @@ fn number(dtype: &DType, bytes: &[u8]) -> Option<Number> {
 }
 
 impl Stats {
-    fn unknown() -> Self {
-        Self { range: None, fill_count: 0, nan_count: 0, value_count: 0, exact: false }
+    fn of(count: u64) -> Self {
+        let range = None;
+        Self { range, fill_count: 0, nan_count: 0, null_count: 0, value_count: count, exact: true }
     }
 
-    fn fill(elements: u64) -> Self {
-        Self { range: None, fill_count: elements, nan_count: 0, value_count: 0, exact: true }
+    fn unknown() -> Self {
+        Self { exact: false, ..Self::of(0) }
+    }
+
+    /// Elements that nobody wrote.
+    fn unwritten(meta: &ArrayMeta, elements: u64) -> Self {
+        if meta.nullable && meta.fill.is_none() {
+            return Self { null_count: elements, ..Self::of(0) };
+        }
+        Self { fill_count: elements, ..Self::of(0) }
     }
 
     /// Statistics of one row, as it was written.
     fn of_row(meta: &ArrayMeta, row: &ChunkRow, elements: u64) -> Self {
         match &row.kind {
-            ChunkKind::Erased => Self::fill(elements),
-            ChunkKind::Constant(element) => match number(&meta.dtype, element) {
-                Some(Number::Float(value)) if value.is_nan() => {
-                    Self { nan_count: elements, fill_count: 0, ..Self::fill(elements) }
+            ChunkKind::Erased => Self::unwritten(meta, elements),
+            ChunkKind::Constant(element) => {
+                let Some(value) = value_of(meta, element) else {
+                    return Self { null_count: elements, ..Self::of(0) };
+                };
+                match number(&meta.dtype, value) {
+                    Some(Number::Float(value)) if value.is_nan() => {
+                        Self { nan_count: elements, ..Self::of(0) }
+                    }
+                    Some(value) => Self { range: Some((value, value)), ..Self::of(elements) },
+                    None => Self::unknown(),
                 }
-                Some(value) => Self {
-                    range: Some((value, value)),
-                    fill_count: 0,
-                    nan_count: 0,
-                    value_count: elements,
-                    exact: true,
-                },
-                None => Self::unknown(),
-            },
+            }
             ChunkKind::Data => Self::stored(meta, row, elements).unwrap_or_else(Self::unknown),
         }
     }
@@ -211,7 +228,9 @@ impl Stats {
     fn stored(meta: &ArrayMeta, row: &ChunkRow, elements: u64) -> Option<Self> {
         let stored = row.stats.as_ref()?;
         let (fill_count, nan_count) = (u64::from(stored.fill_count), u64::from(stored.nan_count));
-        let value_count = elements.checked_sub(fill_count)?.checked_sub(nan_count)?;
+        let null_count = u64::from(stored.null_count);
+        let others = fill_count.checked_add(nan_count)?.checked_add(null_count)?;
+        let value_count = elements.checked_sub(others)?;
         let range = match &stored.range {
             None => None,
             Some((least, greatest)) => {
@@ -220,7 +239,7 @@ impl Stats {
             }
         };
         (range.is_some() == (value_count > 0)).then_some(())?;
-        Some(Self { range, fill_count, nan_count, value_count, exact: true })
+        Some(Self { range, fill_count, nan_count, null_count, value_count, exact: true })
     }
 
     /// Adds what is known of other elements.
@@ -230,6 +249,7 @@ impl Stats {
         self.exact &= other.exact;
         self.fill_count = self.fill_count.saturating_add(other.fill_count);
         self.nan_count = self.nan_count.saturating_add(other.nan_count);
+        self.null_count = self.null_count.saturating_add(other.null_count);
         self.value_count = self.value_count.saturating_add(other.value_count);
         self.range = match (self.range, other.range) {
             _ if !known => None,
@@ -298,8 +318,10 @@ impl Snapshot {
         let all = chunks.iter().zip(located).map(|(chunk, found)| {
             let (start, shape) = (grid.origin(chunk), grid.extents(chunk));
             let elements = product(&shape).unwrap_or(u64::MAX);
-            let stats =
-                found.map_or_else(|| Stats::fill(elements), |found| visible(meta, &found, &shape));
+            let stats = found.map_or_else(
+                || Stats::unwritten(meta, elements),
+                |found| visible(meta, &found, &shape),
+            );
             ChunkStats { start, shape, stats }
         });
         Ok(all.collect())
@@ -311,13 +333,13 @@ impl Snapshot {
     ///
     /// As [`Snapshot::chunk_stats`].
     pub async fn stats(&self, name: &str) -> Result<Stats> {
-        let mut all = Stats::fill(0);
+        let mut all = Stats::of(0);
         self.chunk_stats(name).await?.iter().for_each(|chunk| all.join(&chunk.stats));
         Ok(all)
     }
 
     /// Boxes outside of which no element lies between two bounds, both included: the chunks that
-    /// are worth reading. NaN is between no bounds.
+    /// are worth reading. NaN and null lie between no bounds.
     ///
     /// # Errors
     ///
@@ -332,11 +354,14 @@ impl Snapshot {
         let (least, greatest) = (least.into(), greatest.into());
         let meta = self.inner.catalogue.array(name)?;
         let (least, greatest) = (bound(meta, least)?, bound(meta, greatest)?);
-        let zero = vec![0; meta.width()];
+        let zero = vec![0; meta.dtype.width().unwrap_or(1)];
         let fill = number(&meta.dtype, meta.fill.as_deref().unwrap_or(&zero));
         let is_nan = matches!(fill, Some(Number::Float(fill)) if fill.is_nan());
-        let fill_matches =
-            !is_nan && fill.is_some_and(|fill| !less(fill, least) && !less(greatest, fill));
+        // Null lies between no bounds either.
+        let null = meta.nullable && meta.fill.is_none();
+        let fill_matches = !is_nan
+            && !null
+            && fill.is_some_and(|fill| !less(fill, least) && !less(greatest, fill));
         let chunks = self.chunk_stats(name).await?;
         let matching =
             chunks.into_iter().filter(|chunk| chunk.stats.can_match(least, greatest, fill_matches));
@@ -352,11 +377,16 @@ fn visible(meta: &ArrayMeta, found: &Found, shape: &[u64]) -> Stats {
     let written = product(&found.extents).unwrap_or(u64::MAX);
     let mut stats = Stats::of_row(meta, &found.row, written);
     if found.visible != found.extents {
-        stats.exact = stats.exact && stats.value_count == 0 && stats.nan_count == 0;
-        stats.fill_count = stats.fill_count.min(product(&found.visible).unwrap_or(0));
+        // Of what is all alike, what is left is too.
+        let kinds = [stats.value_count, stats.nan_count, stats.fill_count, stats.null_count];
+        let alike = kinds.iter().filter(|count| **count > 0).count() <= 1;
+        stats.exact = stats.exact && stats.value_count == 0 && stats.nan_count == 0 && alike;
+        let left = product(&found.visible).unwrap_or(0);
+        stats.fill_count = stats.fill_count.min(left);
+        stats.null_count = stats.null_count.min(left);
     }
     let here = product(&found.visible).unwrap_or(0);
     let place = product(shape).unwrap_or(u64::MAX);
-    stats.join(&Stats::fill(place.saturating_sub(here)));
+    stats.join(&Stats::unwritten(meta, place.saturating_sub(here)));
     stats
 }

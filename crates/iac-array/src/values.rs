@@ -72,9 +72,9 @@ fn repeated(element: &[u8]) -> Result<Vec<u8>> {
 }
 
 impl Values {
-    /// So many elements, each the fill value.
-    pub(crate) fn filled(dtype: &DType, fill: Option<&[u8]>, elements: u64) -> Result<Self> {
-        let Some(width) = dtype.width() else {
+    /// So many elements of a width in memory, each the fill value.
+    pub(crate) fn filled(width: Option<usize>, fill: Option<&[u8]>, elements: u64) -> Result<Self> {
+        let Some(width) = width else {
             let elements = usize_len("elements", elements)?;
             let mut values: Vec<Vec<u8>> = Vec::new();
             values.try_reserve_exact(elements).map_err(|error| ArrayError::System {

@@ -38,7 +38,8 @@ impl ArrayStore {
         let meta = self.current_array(name)?.clone();
         check_type(&meta, &data)?;
         let selection = Selection::new(name, &meta.shape, start, &data.shape, None)?;
-        let written = self.patched(&meta, &selection, Some(&data)).await?;
+        let values = meta.elements(&data)?;
+        let written = self.patched(&meta, &selection, Some(&values)).await?;
         self.touch(meta.id, &meta).chunks.extend(written);
         Ok(())
     }
@@ -61,7 +62,7 @@ impl ArrayStore {
         &self,
         meta: &ArrayMeta,
         selection: &Selection,
-        data: Option<&ArrayData>,
+        data: Option<&Values>,
     ) -> Result<Vec<(Vec<u64>, PendingChunk)>> {
         let grid = meta.grid()?;
         let held = self.pending.get(&meta.id);
@@ -90,7 +91,7 @@ impl ArrayStore {
         let before = read_boxes(&self.base.inner, asked).await?;
         for ((at, _), before) in partial.iter().zip(before) {
             if let Some(chunk) = chunks.get_mut(*at) {
-                chunk.4 = Some(before.values);
+                chunk.4 = Some(meta.elements(&before)?.into_owned());
             }
         }
         let make = |(chunk, origin, extents, whole, before): Touched| {
@@ -104,8 +105,13 @@ impl ArrayStore {
             let place = Place { origin: &origin, extents: &extents, visible: &extents };
             match data {
                 Some(data) => {
-                    let source = data.values.as_source();
-                    copy_in(source, place, &mut values.as_target(), selection, meta.width())?;
+                    copy_in(
+                        data.as_source(),
+                        place,
+                        &mut values.as_target(),
+                        selection,
+                        meta.width(),
+                    )?;
                 }
                 None => {
                     let common = selection.common(&origin, &extents);
@@ -116,7 +122,7 @@ impl ArrayStore {
             }
             Ok((chunk, PendingChunk::Data { values: Arc::new(values), extents }))
         };
-        let bytes = data.map_or(0, |data| data.values.memory());
+        let bytes = data.map_or(0, Values::memory);
         if chunks.len() < 2 || bytes < SHARED_COPY {
             return chunks.into_iter().map(make).collect();
         }
@@ -184,7 +190,8 @@ impl ArrayStore {
         wanted.check_chunk_bytes()?;
         check_type(&meta, &data)?;
         let selection = Selection::new(name, &wanted.shape, &start, &data.shape, None)?;
-        let written = self.patched(&wanted, &selection, Some(&data)).await?;
+        let values = meta.elements(&data)?;
+        let written = self.patched(&wanted, &selection, Some(&values)).await?;
         let held = self.touch(meta.id, &meta);
         held.resize(&wanted.shape)?;
         held.chunks.extend(written);

@@ -52,6 +52,10 @@ async fn sample(memory: &Arc<InMemory>) -> ArrayStore {
     let spec = ArraySpec::new(DType::Int32, &[8, 6]).chunks(&[4, 4]).fill(-1_i32);
     store.define("n", spec.attr("unit", "mm")).unwrap();
     store.define("t", ArraySpec::new(DType::Utf8, &[3])).unwrap();
+    let spec = ArraySpec::new(DType::Int16, &[6]).chunks(&[4]).nullable();
+    store.define("m", spec).unwrap();
+    let known = array![Some(3_i16), None, Some(0), Some(-3), None];
+    store.write("m", &[0], ArrayData::from_options(&known)).await.unwrap();
     let numbers = Array2::from_shape_fn((8, 6), |(y, x)| (y * 10 + x / 2) as i32);
     store.write("n", &[0, 0], &numbers).await.unwrap();
     store.write("t", &[0], ArrayData::from_texts(&[3], ["a", "", "long"]).unwrap()).await.unwrap();
@@ -466,7 +470,7 @@ fn joining_layers_with_changes_of_others_changes_no_array() {
             let report = n.flush().await.unwrap();
             let store = ArrayStore::open(at(&memory), options()).await.unwrap();
             assert_eq!(store.snapshot().version(), report.version);
-            assert_eq!(store.names(), ["n", "t", "u", "v"]);
+            assert_eq!(store.names(), ["m", "n", "t", "u", "v"]);
             assert_eq!(store.read("n", &[0, 0], &[1, 1]).await.unwrap(), array![[42]].into());
             assert_eq!(store.read_all("t").await.unwrap().texts().unwrap(), ["a", "x", "long"]);
             assert!(store.snapshot().verify().await.unwrap().is_empty());

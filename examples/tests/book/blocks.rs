@@ -31,6 +31,17 @@ pub fn arrays(_: &Path) -> Result {
     let jxl = iatrocache::codec::jxl::JxlOptions::lossless().with_effort(2).codec()?;
     let options = StoreOptions::default().packing(Packing::zstd(3)?.with_images(jxl)?);
 
+    use iatrocache::arrays::ArrayData;
+
+    let spec = ArraySpec::new(DType::Float32, &[4]).nullable();
+    store.define("dose", spec)?;
+    let dose = ArrayData::from(array![1.5_f32, 0.0, 2.5]).with_validity(&array![true, false, true])?;
+    store.write("dose", &[0], dose)?;
+    let (values, known) = store.read_all("dose")?.to_masked::<f32>()?;
+
+    assert_eq!(values.as_slice(), Some(&[1.5, 0.0, 2.5, 0.0][..]));
+    assert_eq!(known.as_slice(), Some(&[true, false, true, false][..]));
+
     Ok(())
 }
 

@@ -241,7 +241,7 @@ fn take(intake: &mut Intake<'_>, name: &str, merged: &Merged<'_>, layers: &[Laye
                     .map_err(|reason| damaged(format!("chunk {coord:?}: {reason}")))?,
             ),
         };
-        let data = ArrayData { dtype: array.dtype.clone(), shape: extents, values };
+        let data = ArrayData { dtype: array.dtype.clone(), shape: extents, values, validity: None };
         data.check().map_err(|error| damaged(format!("chunk {coord:?}: {error}")))?;
         intake.store.write(name, &origin, data)?;
     }

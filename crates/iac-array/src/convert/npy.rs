@@ -4,7 +4,7 @@ use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
 use super::literal::{self, Description};
-use super::slabs::{Intake, give, swap};
+use super::slabs::{Intake, NO_MASK, give, swap};
 use super::{ExportOptions, place};
 use crate::blocking::Snapshot;
 use crate::data::{ArrayData, Values};
@@ -187,7 +187,7 @@ impl Npy {
             }
             _ => Values::Fixed(stored),
         };
-        let data = ArrayData { dtype: self.dtype, shape: self.shape, values };
+        let data = ArrayData { dtype: self.dtype, shape: self.shape, values, validity: None };
         data.check().map_err(|error| ArrayError::damaged(path, error.to_string()))?;
         Ok(data)
     }
@@ -346,8 +346,9 @@ fn descr(dtype: &DType, shape: &mut Vec<u64>) -> Option<String> {
 /// # Errors
 ///
 /// [`ArrayError::Unsupported`] for elements that NumPy has not: `bfloat16`, byte strings and lists
-/// of any length.
+/// of any length; [`ArrayError::Argument`] when some are null.
 pub fn npy_bytes(data: &ArrayData) -> Result<Vec<u8>> {
+    data.refuse_nulls(NO_MASK)?;
     if let (DType::Utf8, Values::Variable(values)) = (&data.dtype, &data.values) {
         return texts(&data.shape, values);
     }

@@ -98,7 +98,7 @@ impl<'a> Intake<'a> {
             self.store.write(
                 name,
                 &start,
-                ArrayData { dtype: dtype.clone(), shape: count, values },
+                ArrayData { dtype: dtype.clone(), shape: count, values, validity: None },
             )?;
         }
         Ok(())
@@ -162,7 +162,10 @@ fn slabs(shape: &[u64], chunk: &[u64], width: u64) -> impl Iterator<Item = (Vec<
     })
 }
 
-/// Reads an array some rows at a time.
+/// Why elements that are null are in no such file.
+pub(super) const NO_MASK: &str = "such a file has no place for a mask";
+
+/// Reads an array some rows at a time; nulls are refused.
 pub(super) fn give(
     snapshot: &Snapshot,
     name: &str,
@@ -171,7 +174,9 @@ pub(super) fn give(
     let meta = snapshot.meta(name)?;
     let width = u64_len(meta.dtype().width().unwrap_or(32));
     for (start, extents) in slabs(meta.shape(), meta.chunks(), width) {
-        each(snapshot.read(name, &start, &extents)?)?;
+        let slab = snapshot.read(name, &start, &extents)?;
+        slab.refuse_nulls(NO_MASK)?;
+        each(slab)?;
     }
     Ok(())
 }

@@ -138,7 +138,12 @@ fn take(intake: &mut Intake<'_>, name: &str, array: &Array<FilesystemStore>) -> 
         Some(_) => return Err(foreign("a fill value of another size".to_owned())),
         None => Values::Variable(vec![fill.to_vec()]),
     };
-    spec = spec.fill_data(ArrayData { dtype: dtype.clone(), shape: Vec::new(), values: fill });
+    spec = spec.fill_data(ArrayData {
+        dtype: dtype.clone(),
+        shape: Vec::new(),
+        values: fill,
+        validity: None,
+    });
     intake.define(name, spec, bytes)?;
     // One stored chunk, or shard, after the other; those that are not there are fill already.
     let grid = Grid::new(&shape, &outer)?;
@@ -163,7 +168,7 @@ fn take(intake: &mut Intake<'_>, name: &str, array: &Array<FilesystemStore>) -> 
         let found: ArrayBytes<'static> =
             array.retrieve_array_subset(&ranges).map_err(|error| broken(path, &error))?;
         let values = values(path, &dtype, &extents, found)?;
-        let data = ArrayData { dtype: dtype.clone(), shape: extents, values };
+        let data = ArrayData { dtype: dtype.clone(), shape: extents, values, validity: None };
         data.check().map_err(|error| broken(path, &error))?;
         intake.store.write(name, &start, data)?;
     }

@@ -69,7 +69,7 @@ Examples:
   iac arrays info study.arrays chest
 
 With --json, one object: of a store {\"version\",\"layers\",\"layer_bytes\",\"arrays\",\"groups\",\"attrs\"};
-of an array its line of `ls` and {\"stats\":{\"min\",\"max\",\"fill\",\"nan\",\"values\",\"exact\"}}.")]
+of an array its line of `ls` and {\"stats\":{\"min\",\"max\",\"fill\",\"nan\",\"null\",\"values\",\"exact\"}}.")]
 pub(super) struct InfoArgs {
     #[command(flatten)]
     source: Source,
@@ -151,8 +151,12 @@ fn array(snapshot: &Snapshot, name: &str, common: &Common, out: &mut Out) -> Res
             None => "no range".to_owned(),
         };
         let kind = if stats.exact { "" } else { " (a bound)" };
+        let nulls = match stats.null_count {
+            0 => String::new(),
+            nulls => format!("{} null, ", human::count(nulls)),
+        };
         out.line(&format!(
-            "elements    {range}{kind}, {} fill, {} NaN, {} others",
+            "elements    {range}{kind}, {} fill, {} NaN, {nulls}{} others",
             human::count(stats.fill_count),
             human::count(stats.nan_count),
             human::count(stats.value_count)
@@ -193,6 +197,7 @@ fn stats_json(stats: &Stats) -> Value {
         "max": stats.range.map(|range| value(range.1)),
         "fill": stats.fill_count,
         "nan": stats.nan_count,
+        "null": stats.null_count,
         "values": stats.value_count,
         "exact": stats.exact,
     })
