@@ -23,6 +23,7 @@ use crate::layer::{BuiltLayer, LayerId};
 use crate::lock::PublishLock;
 use crate::manifest::{MAX_BYTES, Manifest};
 use crate::per_process::PerProcess;
+use crate::spool::Piece;
 
 /// Requests of one call that are on their way at once.
 pub(crate) const CONCURRENCY: usize = 32;
@@ -32,6 +33,10 @@ const JOIN_GAP: u64 = 64 << 10;
 const JOIN_BYTES: u64 = 16 << 20;
 /// Objects up to this size go up in one request.
 const SINGLE_PUT: u64 = 64 << 20;
+/// Bytes of a part of a larger one.
+const PART: u64 = 16 << 20;
+/// Bytes that object stores want a part to have at least.
+const LEAST_PART: u64 = 5 << 20;
 
 /// A prefix of an object store, and what reading it needs.
 #[derive(Debug)]
@@ -45,6 +50,8 @@ pub(crate) struct Backend {
     pub(crate) pool: Option<Arc<ThreadPool>>,
     pub(crate) own_pool: PerProcess<ThreadPool>,
     pub(crate) lock: Option<Arc<dyn PublishLock>>,
+    /// Bytes of an upload that are in memory at once beside what is there anyway.
+    pub(crate) in_flight: u64,
 }
 
 /// An object that was found.
@@ -273,11 +280,11 @@ impl Backend {
 
     /// Stores a layer under its name, which nobody has used.
     pub(crate) async fn put_layer(&self, path: &Path, layer: &BuiltLayer) -> Result<()> {
-        if layer.bytes > SINGLE_PUT {
+        if layer.bytes > single_put(self.in_flight) {
             self.refuse_known(path).await?;
-            return put_pieces(&*self.store, path, layer).await;
+            return put_pieces(&*self.store, path, layer, self.in_flight).await;
         }
-        let payload: PutPayload = layer.pieces.iter().cloned().collect();
+        let payload = whole(layer)?;
         self.put_new(path, payload, layer.bytes, layer.header_sum).await
     }
 
@@ -389,23 +396,45 @@ const fn is_unconditional(error: &StoreError) -> bool {
     matches!(error, StoreError::NotImplemented { .. } | StoreError::NotSupported { .. })
 }
 
+/// Bytes up to which an object goes up in one request.
+fn single_put(in_flight: u64) -> u64 {
+    SINGLE_PUT.min(in_flight.max(LEAST_PART))
+}
+
+fn whole(layer: &BuiltLayer) -> Result<PutPayload> {
+    let pieces: Vec<Bytes> = layer.pieces.iter().map(Piece::bytes).collect::<Result<_>>()?;
+    Ok(pieces.into_iter().collect())
+}
+
 /// Stores a layer, in parts when it is large; it appears whole or not at all.
 pub(crate) async fn put_pieces(
     store: &dyn ObjectStore,
     path: &Path,
     layer: &BuiltLayer,
+    in_flight: u64,
 ) -> Result<()> {
     let failed = |error| store_error("write", path, error);
-    if layer.bytes <= SINGLE_PUT {
-        let payload: PutPayload = layer.pieces.iter().cloned().collect();
-        store.put(path, payload).await.map_err(failed)?;
+    if layer.bytes <= single_put(in_flight) {
+        store.put(path, whole(layer)?).await.map_err(failed)?;
         return Ok(());
     }
     let upload = store.put_multipart(path).await.map_err(failed)?;
-    let mut upload = WriteMultipart::new_with_chunk_size(upload, 16 << 20);
+    // Little memory makes small parts, of which few are on their way.
+    let part = PART.min((in_flight / 4).max(LEAST_PART));
+    let parts = in_flight.checked_div(part).and_then(|parts| usize::try_from(parts).ok());
+    let parts = parts.unwrap_or(1).clamp(1, 8);
+    let part = usize::try_from(part).unwrap_or(usize::MAX);
+    let mut upload = WriteMultipart::new_with_chunk_size(upload, part);
     for piece in &layer.pieces {
-        upload.wait_for_capacity(8).await.map_err(failed)?;
-        upload.put(piece.clone());
+        upload.wait_for_capacity(parts).await.map_err(failed)?;
+        match piece.bytes() {
+            Ok(bytes) => upload.put(bytes),
+            Err(error) => {
+                // What is half there must go; the error that matters is the first one.
+                drop(upload.abort().await);
+                return Err(error);
+            }
+        }
     }
     upload.finish().await.map_err(failed)?;
     Ok(())
@@ -438,6 +467,7 @@ mod tests {
                 let pieces = vec![Bytes::from(header), Bytes::from_static(b"data")];
                 let header_sum = crc32fast::hash(&pieces[0]);
                 let bytes = pieces.iter().map(|piece| u64_len(piece.len())).sum();
+                let pieces = pieces.into_iter().map(Piece::from).collect();
                 BuiltLayer { pieces, bytes, head_bytes: bytes, header_sum }
             };
             runtime.block_on(async {
@@ -447,7 +477,8 @@ mod tests {
                 let error = backend.put_layer(&path, &layer(2)).await.unwrap_err();
                 assert!(matches!(error, ArrayError::Store { action: "write", .. }), "{error}");
                 let found = backend.store.get(&path).await.unwrap().bytes().await.unwrap();
-                assert_eq!(found, layer(1).pieces.concat());
+                assert_eq!(found.len() as u64, layer(1).bytes);
+                assert_eq!(crc32fast::hash(&found[..found.len() - 4]), layer(1).header_sum);
                 let error = backend.refuse_known(&path).await.unwrap_err();
                 assert!(matches!(error, ArrayError::Exists { .. }), "{error}");
             });

@@ -11,12 +11,13 @@ use crate::backend::Commit;
 use crate::catalogue::CatalogueRow;
 use crate::error::{ArrayError, Result, u64_len};
 use crate::flush::{FlushReport, next_version, pause, without_bytes};
+use crate::grid::product;
 use crate::index::{Block, ChunkKind, ChunkRow};
 use crate::layer::{self, BuiltLayer, LayerId, LayerParts};
 use crate::manifest::{LayerEntry, Manifest};
 use crate::meta::{ArrayMeta, NodeKind};
 use crate::options::StoreOptions;
-use crate::pack::{Blocks, Item, Packings, Raw};
+use crate::pack::{Blocks, Item, Packings, Raw, too_many};
 use crate::pending::reshape;
 use crate::read::Found;
 use crate::snapshot::{Inner, Snapshot};
@@ -159,9 +160,9 @@ pub(crate) async fn join(
 ) -> Result<(BuiltLayer, u64)> {
     let oldest = run.start == 0;
     let Joined { catalogue, live, mut rows } = collect(inner, run, oldest, noted).await?;
-    let mut blocks = Blocks::new();
+    let mut blocks = Blocks::new(&options.scratch);
     let (copied, packed) = sort_out(inner, live).await?;
-    copy(inner, &copied, &mut blocks, &mut rows).await?;
+    copy(inner, &copied, options.scratch.window(), &mut blocks, &mut rows).await?;
     repack(inner, &packed, options, &mut blocks, &mut rows).await?;
     rows.sort_unstable_by_key(|row| (row.array_id, row.chunk));
     let built = layer::build(LayerParts {
@@ -170,7 +171,7 @@ pub(crate) async fn join(
         catalogue: &catalogue,
         index: &rows,
         codecs: &blocks.codecs,
-        data: blocks.data,
+        data: blocks.pieces,
     })?;
     Ok((built, u64_len(rows.len())))
 }
@@ -285,22 +286,56 @@ async fn sort_out(inner: &Inner, live: Vec<Live>) -> Result<(Vec<Live>, Vec<Live
     }))
 }
 
+/// How many things are at hand at once: at least one, and as many as memory may have.
+fn window<T>(all: &[T], memory: u64, bytes: impl Fn(&T) -> u64) -> usize {
+    let mut sum = 0_u64;
+    let fits = |one: &&T| {
+        sum = sum.saturating_add(bytes(one));
+        sum <= memory
+    };
+    all.iter().take_while(fits).count().max(1)
+}
+
 async fn copy(
     inner: &Inner,
     live: &[Live],
+    memory: u64,
     blocks: &mut Blocks,
     rows: &mut Vec<ChunkRow>,
 ) -> Result<()> {
     let wanted: BTreeSet<(usize, Block)> =
         live.iter().map(|live| (live.found.layer, live.found.row.block)).collect();
     let wanted: Vec<(usize, Block)> = wanted.into_iter().collect();
-    let stored = inner.stored_blocks(&wanted).await?;
+    let mut moved: BTreeMap<(usize, Block), Block> = BTreeMap::new();
+    let mut rest = wanted.as_slice();
+    while !rest.is_empty() {
+        let length = |(_, block): &(usize, Block)| u64::from(block.length);
+        let (now, later) = rest.split_at(window(rest, memory, length));
+        copy_blocks(inner, now, blocks, &mut moved).await?;
+        rest = later;
+    }
+    for live in live {
+        let row = &live.found.row;
+        if let Some(block) = moved.get(&(live.found.layer, row.block)) {
+            rows.push(ChunkRow { chunk: live.number, block: *block, ..row.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Copies blocks as they are stored, once their checksums have been compared.
+async fn copy_blocks(
+    inner: &Inner,
+    wanted: &[(usize, Block)],
+    blocks: &mut Blocks,
+    moved: &mut BTreeMap<(usize, Block), Block>,
+) -> Result<()> {
+    let stored = inner.stored_blocks(wanted).await?;
     let sums: Vec<u32> =
         inner.backend.install(|| stored.par_iter().map(|bytes| crc32fast::hash(bytes)).collect());
-    let dense = is_dense(&wanted);
-    let mut moved: BTreeMap<(usize, Block), Block> = BTreeMap::new();
-    for (((layer, block), bytes), sum) in wanted.into_iter().zip(stored).zip(sums) {
-        let Some(from) = inner.layers.get(layer) else {
+    let dense = is_dense(wanted);
+    for (((layer, block), bytes), sum) in wanted.iter().zip(stored).zip(sums) {
+        let Some(from) = inner.layers.get(*layer) else {
             continue;
         };
         if sum != block.crc32 {
@@ -313,22 +348,11 @@ async fn copy(
             ));
         }
         let codec = from.codecs.get(usize::from(block.codec));
-        let codec = codec.and_then(|codec| blocks.codec(codec));
-        let codec = codec.ok_or(ArrayError::TooLarge {
-            what: "number of codecs in a layer",
-            found: 256,
-            allowed: 255,
-        })?;
+        let codec = codec.and_then(|codec| blocks.codec(codec)).ok_or_else(too_many)?;
         // Joined requests share memory: a copy lets go of what is not needed, where that is much.
         let bytes = if dense { bytes } else { Bytes::copy_from_slice(&bytes) };
-        let offset = blocks.push(bytes);
-        moved.insert((layer, block), Block { offset, codec, ..block });
-    }
-    for live in live {
-        let row = &live.found.row;
-        if let Some(block) = moved.get(&(live.found.layer, row.block)) {
-            rows.push(ChunkRow { chunk: live.number, block: *block, ..row.clone() });
-        }
+        let offset = blocks.push(bytes, sum)?;
+        moved.insert((*layer, *block), Block { offset, codec, ..*block });
     }
     Ok(())
 }
@@ -354,6 +378,30 @@ async fn repack(
     blocks: &mut Blocks,
     rows: &mut Vec<ChunkRow>,
 ) -> Result<()> {
+    let mut packings = Packings::new(&options.packing, &inner.backend.registry);
+    live.iter().for_each(|live| packings.add(&live.meta));
+    let mut rest = live;
+    while !rest.is_empty() {
+        let bytes = |live: &Live| {
+            let elements = product(&live.wanted).unwrap_or(u64::MAX);
+            let chunk = elements.saturating_mul(u64_len(live.meta.width()));
+            chunk.saturating_add(u64::from(live.found.row.block.raw_length))
+        };
+        let (now, later) = rest.split_at(window(rest, options.scratch.memory, bytes));
+        repack_some(inner, now, &packings, options, blocks, rows).await?;
+        rest = later;
+    }
+    Ok(())
+}
+
+async fn repack_some(
+    inner: &Inner,
+    live: &[Live],
+    packings: &Packings<'_>,
+    options: &StoreOptions,
+    blocks: &mut Blocks,
+    rows: &mut Vec<ChunkRow>,
+) -> Result<()> {
     let wanted: BTreeSet<(usize, Block)> = live
         .iter()
         .filter(|live| live.found.row.kind == ChunkKind::Data)
@@ -362,8 +410,6 @@ async fn repack(
     let wanted: Vec<(usize, Block)> = wanted.into_iter().collect();
     let decoded = inner.blocks(&wanted, true).await?;
     let statistics = options.statistics;
-    let mut packings = Packings::new(&options.packing, &inner.backend.registry);
-    live.iter().for_each(|live| packings.add(&live.meta));
     let mut items = Vec::with_capacity(live.len());
     for live in live {
         let meta = &*live.meta;

@@ -4,19 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rayon::prelude::*;
-
 use crate::backend::Commit;
-use crate::catalogue::CatalogueRow;
-use crate::data::Values;
-use crate::error::{ArrayError, Result, u64_len};
+use crate::error::{ArrayError, Result};
 use crate::index::{Block, ChunkKind, ChunkRow};
-use crate::layer::{self, BuiltLayer, LayerId, LayerParts};
+use crate::layer::{self, LayerId};
 use crate::manifest::{LayerEntry, Manifest};
-use crate::pack::{Blocks, Item, Packings, Raw};
-use crate::pending::{PendingChunk, reshape};
 use crate::snapshot::{Inner, Snapshot};
-use crate::stats::StoredStats;
 use crate::store::{ArrayStore, Attempt, newest};
 
 /// Times that publishing begins anew because others were faster.
@@ -37,13 +30,6 @@ pub struct FlushReport {
     /// Whether compacting pays: there are more than 32 layers, or more than a quarter of all
     /// chunks are certainly hidden by newer ones or belong to no array any more.
     pub needs_compaction: bool,
-}
-
-/// How a chunk of a layer in the making is stored.
-enum Shape<'a> {
-    Erased,
-    Constant(Vec<u8>),
-    Raw(Raw<'a>, Option<StoredStats>),
 }
 
 impl ArrayStore {
@@ -186,83 +172,6 @@ impl ArrayStore {
         };
         new_names.iter().find(taken).map(|name| shown(name))
     }
-
-    /// The layer of all changes, and how many chunks are in it.
-    fn build(&self, id: LayerId) -> Result<(BuiltLayer, u64)> {
-        let mut catalogue = Vec::with_capacity(self.pending.len());
-        let mut chunks = Vec::new();
-        for (array_id, held) in &self.pending {
-            let grid = held.meta.grid()?;
-            let mut written = 0_u64;
-            for (coordinates, chunk) in &held.chunks {
-                if let Some(number) = grid.number(coordinates) {
-                    chunks.push((*array_id, number, held, grid.extents(coordinates), chunk));
-                    written = written.saturating_add(1);
-                }
-            }
-            catalogue.push(CatalogueRow {
-                meta: Arc::new(held.meta.clone()),
-                deleted: held.deleted,
-                clip: held.clip.clone(),
-                chunks_written: written,
-                through: None,
-            });
-        }
-        let base = self.base.layers() == 0;
-        let mut packings = Packings::new(&self.options.packing, &self.backend.registry);
-        for held in self.pending.values() {
-            packings.add(&held.meta);
-        }
-        self.backend.install(|| {
-            let shapes: Vec<Shape<'_>> = chunks
-                .par_iter()
-                .map(|(_, _, held, extents, chunk)| {
-                    Ok(match shape(&held.meta, extents, chunk)? {
-                        Shape::Raw(raw, _) if self.options.statistics => {
-                            let stats = crate::stats::of_bytes(&held.meta, &raw);
-                            Shape::Raw(raw, stats)
-                        }
-                        other => other,
-                    })
-                })
-                .collect::<Result<_>>()?;
-            let mut rows = Vec::with_capacity(chunks.len());
-            let mut items = Vec::new();
-            for ((array_id, number, held, extents, _), shape) in chunks.iter().zip(shapes) {
-                let kind = match shape {
-                    Shape::Erased => ChunkKind::Erased,
-                    Shape::Constant(element) => ChunkKind::Constant(element),
-                    Shape::Raw(raw, stats) => {
-                        let (packing, planes) = packings.of(&held.meta, extents);
-                        items.push(Item {
-                            array_id: *array_id,
-                            chunk: *number,
-                            lane: held.meta.dtype.lane(),
-                            raw,
-                            packing,
-                            planes,
-                            stats,
-                        });
-                        continue;
-                    }
-                };
-                rows.push(without_bytes(*array_id, *number, kind));
-            }
-            let mut blocks = Blocks::new();
-            blocks.pack(&items, packings.list(), self.options.block_bytes, &mut rows)?;
-            drop(items);
-            rows.sort_unstable_by_key(|row| (row.array_id, row.chunk));
-            let built = layer::build(LayerParts {
-                id,
-                base,
-                catalogue: &catalogue,
-                index: &rows,
-                codecs: &blocks.codecs,
-                data: blocks.data,
-            })?;
-            Ok((built, u64_len(rows.len())))
-        })
-    }
 }
 
 impl Inner {
@@ -313,33 +222,4 @@ pub(crate) fn without_bytes(array_id: u64, chunk: u64, kind: ChunkKind) -> Chunk
         kind,
         stats: None,
     }
-}
-
-fn shape<'a>(
-    meta: &crate::meta::ArrayMeta,
-    wanted: &[u64],
-    chunk: &'a PendingChunk,
-) -> Result<Shape<'a>> {
-    let PendingChunk::Data { values, extents } = chunk else {
-        return Ok(Shape::Erased);
-    };
-    // The array may have grown since the chunk was written.
-    if extents != wanted {
-        let values = reshape(meta, values, extents, wanted)?;
-        return Ok(match simple(meta, &values) {
-            Some(simple) => simple,
-            None => Shape::Raw(Raw::Made(meta.encode(&values)?), None),
-        });
-    }
-    Ok(match (simple(meta, values), &**values) {
-        (Some(simple), _) => simple,
-        (None, Values::Fixed(_)) if !meta.nullable => Shape::Raw(Raw::Held(values), None),
-        (None, other) => Shape::Raw(Raw::Made(meta.encode(other)?), None),
-    })
-}
-
-/// How a chunk is stored whose elements are all alike.
-fn simple<'a>(meta: &crate::meta::ArrayMeta, values: &Values) -> Option<Shape<'a>> {
-    let element = values.constant(meta.element_width())?;
-    Some(if meta.is_fill(element) { Shape::Erased } else { Shape::Constant(element.to_vec()) })
 }

@@ -14,6 +14,7 @@ use crate::catalogue::{self, CatalogueRow};
 use crate::codec::BlockCodec;
 use crate::error::{ArrayError, Result, u64_len};
 use crate::index::{self, BatchPlace, ChunkRow, MAX_BATCHES};
+use crate::spool::Piece;
 
 /// `payload_type` of a layer.
 pub(crate) const PAYLOAD_TYPE: &str = "nd_array";
@@ -85,12 +86,12 @@ pub(crate) struct LayerParts<'a> {
     pub(crate) index: &'a [ChunkRow],
     pub(crate) codecs: &'a [BlockCodec],
     /// Blocks in the order of the data segment.
-    pub(crate) data: Vec<Bytes>,
+    pub(crate) data: Vec<Piece>,
 }
 
 /// The pieces of a layer file and what a manifest says of it.
 pub(crate) struct BuiltLayer {
-    pub(crate) pieces: Vec<Bytes>,
+    pub(crate) pieces: Vec<Piece>,
     pub(crate) bytes: u64,
     /// Bytes of header and slide table, which are fetched together.
     pub(crate) head_bytes: u64,
@@ -102,8 +103,7 @@ pub(crate) fn build(parts: LayerParts<'_>) -> Result<BuiltLayer> {
     let slides = catalogue::encode(parts.catalogue)?;
     let validity = catalogue::has_nullable(parts.catalogue);
     let index = index::encode(parts.index, validity)?;
-    let data_length =
-        parts.data.iter().fold(0_u64, |all, piece| all.saturating_add(u64_len(piece.len())));
+    let data_length = parts.data.iter().fold(0_u64, |all, piece| all.saturating_add(piece.len()));
     let slide_bytes = u64_len(slides.len());
     let index_offset = iac_format::HEADER_BYTES.saturating_add(slide_bytes);
     let padding = Layout::padding(index_offset, u64_len(index.bytes.len()), 64)?;
@@ -158,9 +158,10 @@ pub(crate) fn build(parts: LayerParts<'_>) -> Result<BuiltLayer> {
     };
     let text = build_header_text(&members, &facts)?;
     let header = header_block(&text)?;
-    let mut pieces = vec![Bytes::from(header), Bytes::from(slides), Bytes::from(index_bytes)];
-    let header_sum = pieces.first().map_or(0, |header| crc32fast::hash(header));
-    pieces.extend(parts.data);
+    let header_sum = crc32fast::hash(&header);
+    let front = [header, slides, index_bytes];
+    let front = front.into_iter().map(|bytes| Piece::from(Bytes::from(bytes)));
+    let pieces = front.chain(parts.data).collect();
     Ok(BuiltLayer {
         pieces,
         bytes: layout.end(),

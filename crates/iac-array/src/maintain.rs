@@ -148,7 +148,7 @@ impl Snapshot {
         let inner = &self.inner;
         let (run, id) = (0..inner.layers.len(), LayerId::random()?);
         let (built, _) = join(inner, run, id, options, false).await?;
-        crate::backend::put_pieces(store, path, &built).await
+        crate::backend::put_pieces(store, path, &built, options.scratch.memory).await
     }
 
     /// Opens a layer as a store of its own that cannot be written: a single file.

@@ -16,6 +16,7 @@ use crate::cache::ArrayCache;
 use crate::codec::Packing;
 use crate::error::{ArrayError, Result};
 use crate::lock::PublishLock;
+use crate::pack::Scratch;
 use crate::per_process::PerProcess;
 
 /// How a store is read and written; the default is Zstandard at level 3 behind `shuffle`, and 256
@@ -25,6 +26,7 @@ pub struct StoreOptions {
     pub(crate) packing: Packing,
     pub(crate) block_bytes: u64,
     pub(crate) statistics: bool,
+    pub(crate) scratch: Scratch,
     registry: Option<Arc<Registry>>,
     cache: ArrayCache,
     pool: Option<Arc<ThreadPool>>,
@@ -38,6 +40,7 @@ impl Default for StoreOptions {
             packing: packing.with_filters(&[crate::Filter::Shuffle]),
             block_bytes: 1 << 20,
             statistics: true,
+            scratch: Scratch { memory: 512 << 20, folder: None },
             registry: None,
             cache: ArrayCache::default(),
             pool: None,
@@ -65,6 +68,23 @@ impl StoreOptions {
     #[must_use]
     pub const fn statistics(mut self, statistics: bool) -> Self {
         self.statistics = statistics;
+        self
+    }
+
+    /// Bytes of changes that wait in memory for the next flush, and of blocks that a flush or
+    /// compaction makes; 512 MiB unless set. The rest goes into a temporary file, which has no name
+    /// and is gone with the store. Making blocks takes up to about as much again for a while.
+    #[must_use]
+    pub fn pending_bytes(mut self, bytes: u64) -> Self {
+        self.scratch.memory = bytes;
+        self
+    }
+
+    /// Where temporary files are made; where the system keeps them unless set, which is memory on
+    /// some systems.
+    #[must_use]
+    pub fn temporary_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.scratch.folder = Some(folder.into());
         self
     }
 
@@ -124,6 +144,7 @@ impl StoreOptions {
             pool: self.pool.clone(),
             own_pool: PerProcess::default(),
             lock: self.lock.clone(),
+            in_flight: self.scratch.memory,
         }))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use crate::error::{ArrayError, Result, u64_len};
 use crate::index::{Block, ChunkKind, ChunkRow};
 use crate::meta::ArrayMeta;
 use crate::planes::Planes;
+use crate::spool::{Piece, Spool, SpooledBytes};
 use crate::stats::StoredStats;
 
 /// The bytes of a chunk.
@@ -109,16 +111,49 @@ impl<'a> Packings<'a> {
     }
 }
 
+/// What blocks in the making may take of memory, and where the rest goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Scratch {
+    /// Bytes that wait in memory.
+    pub(crate) memory: u64,
+    /// The folder of temporary files, where it is not that of the system.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl Scratch {
+    /// Bytes of chunks that are made and packed at once when not all of them may wait in memory.
+    pub(crate) const fn window(&self) -> u64 {
+        self.memory / 4
+    }
+}
+
 /// Blocks and codecs of a layer in the making.
 pub(crate) struct Blocks {
     pub(crate) codecs: Vec<BlockCodec>,
-    pub(crate) data: Vec<Bytes>,
+    pub(crate) pieces: Vec<Piece>,
     pub(crate) length: u64,
+    /// Bytes of pieces in memory.
+    held: u64,
+    scratch: Scratch,
+    spool: Option<Arc<Spool>>,
 }
 
 impl Blocks {
-    pub(crate) fn new() -> Self {
-        Self { codecs: vec![BlockCodec::none()], data: Vec::new(), length: 0 }
+    /// No blocks; those that memory has no room for go into a temporary file.
+    pub(crate) fn new(scratch: &Scratch) -> Self {
+        Self {
+            codecs: vec![BlockCodec::none()],
+            pieces: Vec::new(),
+            length: 0,
+            held: 0,
+            scratch: scratch.clone(),
+            spool: None,
+        }
+    }
+
+    /// The same where all blocks stay in memory.
+    pub(crate) fn in_memory() -> Self {
+        Self::new(&Scratch { memory: u64::MAX, folder: None })
     }
 
     /// The number of a codec, listed when it is not yet; none when there are too many.
@@ -132,11 +167,28 @@ impl Blocks {
         Some(number)
     }
 
-    /// Takes stored bytes; where they begin.
-    pub(crate) fn push(&mut self, bytes: Bytes) -> u64 {
+    /// Takes stored bytes of a checksum; where they begin.
+    pub(crate) fn push(&mut self, bytes: Bytes, crc32: u32) -> Result<u64> {
+        let length = u64_len(bytes.len());
+        let held = self.held.saturating_add(length);
+        if held <= self.scratch.memory {
+            self.held = held;
+            return Ok(self.take(Piece::Held(bytes)));
+        }
+        let spool = match &self.spool {
+            Some(spool) => Arc::clone(spool),
+            None => Spool::new(self.scratch.folder.as_deref())?,
+        };
+        let offset = spool.append(&[bytes])?;
+        self.spool = Some(Arc::clone(&spool));
+        Ok(self.take(Piece::Spooled(SpooledBytes { spool, offset, length, crc32 })))
+    }
+
+    /// Takes a piece, wherever it is; where it begins in the layer.
+    pub(crate) fn take(&mut self, piece: Piece) -> u64 {
         let offset = self.length;
-        self.length = offset.saturating_add(u64_len(bytes.len()));
-        self.data.push(bytes);
+        self.length = offset.saturating_add(piece.len());
+        self.pieces.push(piece);
         offset
     }
 
@@ -174,7 +226,8 @@ impl Blocks {
             .collect();
         for result in packed {
             let (mut chunks, bytes) = result?;
-            let offset = self.push(bytes);
+            let crc32 = chunks.first().map_or(0, |row| row.block.crc32);
+            let offset = self.push(bytes, crc32)?;
             chunks.iter_mut().for_each(|row| row.block.offset = offset);
             rows.append(&mut chunks);
         }
@@ -209,7 +262,7 @@ fn groups<'a, 'b>(items: &'b [Item<'a>], block_bytes: u64) -> Vec<&'b [Item<'a>]
     groups
 }
 
-fn too_many() -> ArrayError {
+pub(crate) fn too_many() -> ArrayError {
     ArrayError::TooLarge { what: "number of codecs in a layer", found: 256, allowed: 255 }
 }
 

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::data::{Place, Values, copy_in};
-use crate::error::Result;
+use crate::error::{ArrayError, Result};
 use crate::grid::{Selection, product};
 use crate::meta::ArrayMeta;
+use crate::spool::SpooledBlock;
+use crate::stats::StoredStats;
 
 /// A chunk that was written or erased.
 #[derive(Debug, Clone)]
@@ -18,6 +20,25 @@ pub(crate) enum PendingChunk {
         /// The shape that the values have.
         extents: Vec<u64>,
     },
+    /// Every element is this one.
+    Constant {
+        element: Vec<u8>,
+        extents: Vec<u64>,
+    },
+    /// In the temporary file.
+    Spooled {
+        chunk: SpooledChunk,
+        extents: Vec<u64>,
+    },
+}
+
+/// A chunk within a finished block.
+#[derive(Debug, Clone)]
+pub(crate) struct SpooledChunk {
+    pub(crate) block: Arc<SpooledBlock>,
+    pub(crate) in_offset: u32,
+    pub(crate) in_length: u32,
+    pub(crate) stats: Option<StoredStats>,
 }
 
 /// What changed in one array.
@@ -33,42 +54,113 @@ pub(crate) struct PendingArray {
     pub(crate) chunks: BTreeMap<Vec<u64>, PendingChunk>,
 }
 
+impl SpooledChunk {
+    /// Its elements.
+    pub(crate) fn values(&self, meta: &ArrayMeta, extents: &[u64]) -> Result<Values> {
+        let lost = |reason| ArrayError::corrupt("the temporary file of pending changes", reason);
+        let block = self.block.decode()?;
+        let from = usize::try_from(self.in_offset).unwrap_or(usize::MAX);
+        let end = from.saturating_add(usize::try_from(self.in_length).unwrap_or(usize::MAX));
+        if end > block.len() {
+            return Err(lost(format!("a chunk ends at {end} of {} bytes", block.len())));
+        }
+        let (bytes, elements) = (block.slice(from..end), product(extents).unwrap_or(u64::MAX));
+        match meta.dtype.width() {
+            Some(_) => {
+                meta.decode_fixed(bytes, elements).map(|bytes| Values::Fixed(bytes.to_vec()))
+            }
+            None => meta.decode_variable(&bytes, elements).map(Values::Variable),
+        }
+        .map_err(lost)
+    }
+}
+
+impl PendingChunk {
+    /// The elements and their shape; none where they are as nobody wrote them.
+    pub(crate) fn values(&self, meta: &ArrayMeta) -> Result<Option<(Arc<Values>, &[u64])>> {
+        Ok(Some(match self {
+            Self::Erased => return Ok(None),
+            Self::Data { values, extents } => (Arc::clone(values), extents),
+            Self::Constant { element, extents } => {
+                let elements = product(extents).unwrap_or(u64::MAX);
+                let values = Values::filled(meta.element_width(), Some(element), elements)?;
+                (Arc::new(values), extents)
+            }
+            Self::Spooled { chunk, extents } => (Arc::new(chunk.values(meta, extents)?), extents),
+        }))
+    }
+
+    const fn extents(&self) -> Option<&Vec<u64>> {
+        match self {
+            Self::Erased => None,
+            Self::Data { extents, .. }
+            | Self::Constant { extents, .. }
+            | Self::Spooled { extents, .. } => Some(extents),
+        }
+    }
+
+    /// Bytes of elements that are held in memory.
+    pub(crate) fn memory(&self) -> u64 {
+        match self {
+            Self::Data { values, .. } => values.memory(),
+            _ => 0,
+        }
+    }
+}
+
 impl PendingArray {
     pub(crate) fn of(meta: ArrayMeta, is_new: bool) -> Self {
         Self { meta, is_new, deleted: false, clip: None, chunks: BTreeMap::new() }
     }
 
-    /// Gives the array another shape; what is cut off is gone, also when it grows again.
+    /// Gives the array another shape; what is cut off is gone, also when it grows again. Nothing is
+    /// changed when it fails.
     pub(crate) fn resize(&mut self, shape: &[u64]) -> Result<()> {
-        let before = std::mem::replace(&mut self.meta.shape, shape.to_vec());
+        let before = &self.meta.shape;
         if before.iter().zip(shape).all(|(before, now)| now >= before) {
+            self.meta.shape = shape.to_vec();
             return Ok(());
         }
-        let clip = self.clip.take().unwrap_or(before);
-        self.clip = Some(clip.iter().zip(shape).map(|(clip, now)| *clip.min(now)).collect());
-        let grid = self.meta.grid()?;
-        self.chunks.retain(|chunk, _| grid.number(chunk).is_some());
-        for (chunk, held) in &mut self.chunks {
-            let PendingChunk::Data { values, extents } = held else {
+        let clip = self.clip.as_ref().unwrap_or(before);
+        let clip = clip.iter().zip(shape).map(|(clip, now)| *clip.min(now)).collect();
+        let mut meta = self.meta.clone();
+        meta.shape = shape.to_vec();
+        let grid = meta.grid()?;
+        let mut cut = Vec::new();
+        for (chunk, held) in &self.chunks {
+            let (Some(_), Some(extents)) = (grid.number(chunk), held.extents()) else {
                 continue;
             };
             let room = grid.extents(chunk);
             let kept: Vec<u64> =
                 extents.iter().zip(&room).map(|(extent, room)| *extent.min(room)).collect();
-            if kept != *extents {
-                *values = Arc::new(reshape(&self.meta, values, extents, &kept)?);
-                *extents = kept;
+            if kept == *extents {
+                continue;
             }
+            let smaller = match held {
+                PendingChunk::Constant { element, .. } => {
+                    PendingChunk::Constant { element: element.clone(), extents: kept }
+                }
+                other => match other.values(&meta)? {
+                    Some((values, extents)) => {
+                        let values = Arc::new(reshape(&meta, &values, extents, &kept)?);
+                        PendingChunk::Data { values, extents: kept }
+                    }
+                    None => continue,
+                },
+            };
+            cut.push((chunk.clone(), smaller));
         }
+        self.chunks.retain(|chunk, _| grid.number(chunk).is_some());
+        self.chunks.extend(cut);
+        self.meta = meta;
+        self.clip = Some(clip);
         Ok(())
     }
 
-    /// Bytes that are held.
+    /// Bytes that are held in memory.
     pub(crate) fn memory(&self) -> u64 {
-        self.chunks.values().fold(0, |all, chunk| match chunk {
-            PendingChunk::Erased => all.saturating_add(64),
-            PendingChunk::Data { values, .. } => all.saturating_add(values.memory()),
-        })
+        self.chunks.values().fold(0, |all, chunk| all.saturating_add(chunk.memory()))
     }
 }
 

@@ -710,7 +710,11 @@ fn paste_pending(
     selection: &Selection,
     target: &mut Target<'_>,
 ) -> Result<()> {
-    let PendingChunk::Data { values, extents } = chunk else {
+    if let PendingChunk::Constant { element, extents } = chunk {
+        let place = Place { origin, extents, visible: extents };
+        return copy_out(Source::Every(element), place, target, selection, meta.width());
+    }
+    let Some((values, extents)) = chunk.values(meta)? else {
         return Ok(());
     };
     let place = Place { origin, extents, visible: extents };

@@ -12,8 +12,9 @@ use crate::layer::{LayerId, random};
 use crate::manifest::Manifest;
 use crate::meta::{ArrayMeta, ArraySpec, NodeKind};
 use crate::options::{Location, StoreOptions};
-use crate::pending::PendingArray;
+use crate::pending::{PendingArray, PendingChunk};
 use crate::snapshot::{Inner, Snapshot, read_boxes, read_into, read_one};
+use crate::spool::Spool;
 
 /// A store of arrays, open at a version, with changes that [`ArrayStore::flush`] publishes.
 ///
@@ -32,6 +33,10 @@ pub struct ArrayStore {
     /// Grows with every change, so that a repeated flush knows whether it is the same one.
     pub(crate) changes: u64,
     pub(crate) attempts: Vec<Attempt>,
+    /// Bytes that changes hold in memory.
+    pub(crate) memory: u64,
+    /// Where changes are that memory had no room for.
+    pub(crate) spool: Option<Arc<Spool>>,
     /// The id of the next array that is made, for the process that made the last one.
     next_id: Option<(u32, u64)>,
 }
@@ -94,6 +99,8 @@ impl ArrayStore {
             held: HashMap::new(),
             changes: 0,
             attempts: Vec::new(),
+            memory: 0,
+            spool: None,
             next_id: None,
         }
     }
@@ -148,12 +155,49 @@ impl ArrayStore {
         self.pending.clear();
         self.held.clear();
         self.attempts.clear();
+        self.memory = 0;
+        self.spool = None;
     }
 
-    /// Bytes of elements that wait for the next flush; all are held in memory.
+    /// Bytes of changes that wait for the next flush in memory, up to about
+    /// [`StoreOptions::pending_bytes`].
     #[must_use]
-    pub fn pending_bytes(&self) -> u64 {
-        self.pending.values().fold(0, |all, array| all.saturating_add(array.memory()))
+    pub const fn pending_bytes(&self) -> u64 {
+        self.memory
+    }
+
+    /// Bytes that were written to the temporary file since the last flush, because there was no room
+    /// in memory. Those of chunks that were written again are counted too; the layer will not have
+    /// them.
+    #[must_use]
+    pub fn spooled_bytes(&self) -> u64 {
+        self.spool.as_ref().map_or(0, |spool| spool.len())
+    }
+
+    /// Puts chunks among the changes of their array.
+    pub(crate) fn put_chunks(&mut self, meta: &ArrayMeta, chunks: Vec<(Vec<u64>, PendingChunk)>) {
+        let (mut more, mut less) = (0_u64, 0_u64);
+        let held = self.touch(meta.id, meta);
+        for (at, chunk) in chunks {
+            more = more.saturating_add(chunk.memory());
+            let before = held.chunks.insert(at, chunk);
+            less = less.saturating_add(before.map_or(0, |before| before.memory()));
+        }
+        self.memory = self.memory.saturating_add(more).saturating_sub(less);
+    }
+
+    /// Gives the changes of an array another shape.
+    pub(crate) fn reshape_pending(&mut self, meta: &ArrayMeta, shape: &[u64]) -> Result<()> {
+        let held = self.touch(meta.id, meta);
+        // Growing changes no chunk.
+        if held.meta.shape.iter().zip(shape).all(|(before, now)| now >= before) {
+            return held.resize(shape);
+        }
+        let before = held.memory();
+        let resized = held.resize(shape);
+        let after = held.memory();
+        self.memory = self.memory.saturating_add(after).saturating_sub(before);
+        resized
     }
 
     /// Makes an array.
@@ -269,14 +313,18 @@ impl ArrayStore {
             self.changes = self.changes.saturating_add(1);
             // An attempt whose end is not known may have published it.
             if self.attempts.is_empty() {
-                self.pending.remove(&meta.id);
+                let gone = self.pending.remove(&meta.id);
+                let bytes = gone.map_or(0, |gone| gone.memory());
+                self.memory = self.memory.saturating_sub(bytes);
                 self.held.remove(name);
                 return Ok(());
             }
         }
         let held = self.touch(meta.id, &meta);
         held.deleted = true;
+        let bytes = held.memory();
         held.chunks.clear();
+        self.memory = self.memory.saturating_sub(bytes);
         self.held.remove(name);
         Ok(())
     }

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use crate::data::{ArrayData, Place, Values, copy_in};
 use crate::dtype::DType;
-use crate::error::{ArrayError, Result};
-use crate::grid::{Selection, product};
+use crate::error::{ArrayError, Result, u64_len};
+use crate::grid::{Grid, Selection, product};
 use crate::meta::ArrayMeta;
 use crate::pending::PendingChunk;
 use crate::snapshot::read_boxes;
@@ -39,8 +39,8 @@ impl ArrayStore {
         check_type(&meta, &data)?;
         let selection = Selection::new(name, &meta.shape, start, &data.shape, None)?;
         let values = meta.elements(&data)?;
-        let written = self.patched(&meta, &selection, Some(&values)).await?;
-        self.touch(meta.id, &meta).chunks.extend(written);
+        let written = self.changed(&meta, &selection, Some(&values)).await?;
+        self.put_chunks(&meta, written);
         Ok(())
     }
 
@@ -52,29 +52,65 @@ impl ArrayStore {
     pub async fn erase(&mut self, name: &str, start: &[u64], shape: &[u64]) -> Result<()> {
         let meta = self.current_array(name)?.clone();
         let selection = Selection::new(name, &meta.shape, start, shape, None)?;
-        let erased = self.patched(&meta, &selection, None).await?;
-        self.touch(meta.id, &meta).chunks.extend(erased);
+        let erased = self.changed(&meta, &selection, None).await?;
+        self.put_chunks(&meta, erased);
         Ok(())
     }
 
-    /// The chunks that a box touches, with new elements in it.
+    /// The chunks that a box touches, with new elements in it. When they are more than may wait in
+    /// memory, they are made some at a time and go into the temporary file, and what waited before
+    /// goes there first.
+    async fn changed(
+        &mut self,
+        meta: &ArrayMeta,
+        selection: &Selection,
+        data: Option<&Values>,
+    ) -> Result<Vec<(Vec<u64>, PendingChunk)>> {
+        let touched = meta.grid()?.touched(selection)?;
+        let chunks = u64_len(touched.len()).max(1);
+        let least = product(&meta.chunk).unwrap_or(u64::MAX).min(product(&meta.shape).unwrap_or(0));
+        let least = least.saturating_mul(u64_len(meta.width()));
+        let given = data.map_or(0, Values::memory).div_ceil(chunks);
+        // Chunks that are erased as a whole take no memory.
+        let grid = meta.grid()?;
+        let made = match data {
+            Some(_) => chunks,
+            None => u64_len(touched.iter().filter(|at| !covers(selection, &grid, at)).count()),
+        };
+        let bytes = least.max(given).saturating_mul(made);
+        let (limit, window) = (self.options.scratch.memory, self.options.scratch.window());
+        if self.memory > 0 && self.memory.saturating_add(bytes) > limit {
+            self.spool_pending()?;
+        }
+        if bytes <= limit / 2 {
+            return self.patched(meta, selection, touched, data).await;
+        }
+        let spool = self.spool()?;
+        let count = window.checked_div(least.max(given)).unwrap_or(1).max(1);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut done = Vec::with_capacity(touched.len());
+        for some in touched.chunks(count) {
+            let made = self.patched(meta, selection, some.to_vec(), data).await?;
+            done.extend(self.spooled(&spool, meta, &made)?);
+        }
+        Ok(done)
+    }
+
+    /// Some of the chunks that a box touches, with new elements in it.
     async fn patched(
         &self,
         meta: &ArrayMeta,
         selection: &Selection,
+        touched: Vec<Vec<u64>>,
         data: Option<&Values>,
     ) -> Result<Vec<(Vec<u64>, PendingChunk)>> {
         let grid = meta.grid()?;
         let held = self.pending.get(&meta.id);
         let mut chunks: Vec<Touched> = Vec::new();
         let mut partial = Vec::new();
-        for chunk in grid.touched(selection)? {
+        for chunk in touched {
             let (origin, extents) = (grid.origin(&chunk), grid.extents(&chunk));
-            let whole = origin.iter().zip(&extents).enumerate().all(|(axis, (origin, extent))| {
-                let start = selection.start.get(axis).copied().unwrap_or(0);
-                let count = selection.count.get(axis).copied().unwrap_or(0);
-                start <= *origin && origin.saturating_add(*extent) <= start.saturating_add(count)
-            });
+            let whole = covers(selection, &grid, &chunk);
             if !whole {
                 partial.push((
                     chunks.len(),
@@ -148,7 +184,7 @@ impl ArrayStore {
         }
         wanted.check().map_err(ArrayError::argument)?;
         wanted.check_chunk_bytes()?;
-        self.touch(meta.id, &meta).resize(shape)
+        self.reshape_pending(&meta, shape)
     }
 
     /// Lengthens an array along an axis and writes the new part; the other extents must be equal.
@@ -191,12 +227,21 @@ impl ArrayStore {
         check_type(&meta, &data)?;
         let selection = Selection::new(name, &wanted.shape, &start, &data.shape, None)?;
         let values = meta.elements(&data)?;
-        let written = self.patched(&wanted, &selection, Some(&values)).await?;
-        let held = self.touch(meta.id, &meta);
-        held.resize(&wanted.shape)?;
-        held.chunks.extend(written);
+        let written = self.changed(&wanted, &selection, Some(&values)).await?;
+        self.reshape_pending(&meta, &wanted.shape)?;
+        self.put_chunks(&wanted, written);
         Ok(())
     }
+}
+
+/// Whether a box covers a chunk.
+fn covers(selection: &Selection, grid: &Grid, chunk: &[u64]) -> bool {
+    let (origin, extents) = (grid.origin(chunk), grid.extents(chunk));
+    origin.iter().zip(&extents).enumerate().all(|(axis, (origin, extent))| {
+        let start = selection.start.get(axis).copied().unwrap_or(0);
+        let count = selection.count.get(axis).copied().unwrap_or(0);
+        start <= *origin && origin.saturating_add(*extent) <= start.saturating_add(count)
+    })
 }
 
 /// Refuses data whose elements are not those of the array.

@@ -143,9 +143,16 @@ fn check_stats(kind: Kind, store: &ArrayStore, model: &ArrayD<Value>) {
     }
 }
 
-fn run(kind: Kind, shape: Vec<u64>, chunks: Vec<u64>, packing: Packing, steps: Vec<Step>) {
+fn run(
+    kind: Kind,
+    shape: Vec<u64>,
+    chunks: Vec<u64>,
+    packing: Packing,
+    memory: u64,
+    steps: Vec<Step>,
+) {
     let location = Location::memory();
-    let options = StoreOptions::default().packing(packing).block_bytes(64);
+    let options = StoreOptions::default().packing(packing).block_bytes(64).pending_bytes(memory);
     let mut store = ArrayStore::create(location.clone(), options.clone()).unwrap();
     let mut spec = ArraySpec::new(DType::Int16, &shape).chunks(&chunks);
     if let Some(fill) = kind.fill {
@@ -246,7 +253,9 @@ proptest! {
             Just(Packing::zstd(1).unwrap().with_filters(&[Filter::Delta, Filter::Shuffle])),
         ],
         kind in prop::sample::select(&KINDS),
+        // All changes wait in memory, or some, or none.
+        memory in prop::sample::select(&[1_u64 << 30, 500, 0]),
     ) {
-        run(kind, shape, chunks, packing, steps);
+        run(kind, shape, chunks, packing, memory, steps);
     }
 }
