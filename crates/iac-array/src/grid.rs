@@ -99,6 +99,15 @@ impl Selection {
         (first, last.max(first))
     }
 
+    /// Elements of a box that are selected.
+    pub(crate) fn selected(&self, origin: &[u64], extents: &[u64]) -> u64 {
+        let axes = origin.iter().zip(extents).enumerate();
+        axes.fold(1_u64, |all, (axis, (origin, extent))| {
+            let (first, end) = self.within(axis, *origin, origin.saturating_add(*extent));
+            all.saturating_mul(end.saturating_sub(first))
+        })
+    }
+
     /// Calls `run(in the box, in the selection, elements)` for every run of elements of a box that
     /// are selected; positions are row-major. `visible` is the part of the box that counts.
     pub(crate) fn runs(

@@ -53,6 +53,7 @@ pub mod convert;
 mod data;
 mod dtype;
 mod error;
+mod expand;
 mod filter;
 mod flush;
 mod grid;

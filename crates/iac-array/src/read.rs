@@ -293,6 +293,8 @@ impl Inner {
         }
         // Pieces of one block come together, and blocks in the order of their places.
         pieces.sort_by_key(|piece| (piece.found.layer, piece.found.row.block));
+        let wanted = pieces.iter().map(|piece| (piece.request, &piece.found, &*piece.origin));
+        crate::expand::check(requests, wanted)?;
         // One large read would drive out all that others have in the cache, itself included.
         let keep = raw_bytes(&pieces) <= self.backend.cache.budget() / 2;
         let most = if self.backend.is_local() { WINDOW_LOCAL } else { WINDOW_RAW };

@@ -281,8 +281,12 @@ type Asked<'a> = (&'a ArrayMeta, Option<&'a crate::pending::PendingArray>, Selec
 /// Reads boxes into fresh memory.
 pub(crate) async fn read_boxes(inner: &Inner, asked: Vec<Asked<'_>>) -> Result<Vec<ArrayData>> {
     let mut values = Vec::with_capacity(asked.len());
+    let mut repeated = 0_u64;
     for (meta, _, selection) in &asked {
-        values.push(meta.filled(selection.elements()?)?);
+        let elements = selection.elements()?;
+        repeated = repeated.saturating_add(crate::expand::fill_bytes(meta, elements));
+        crate::expand::check_repeated(repeated)?;
+        values.push(meta.filled(elements)?);
     }
     let mut results = Vec::with_capacity(asked.len());
     let mut requests = Vec::with_capacity(asked.len());

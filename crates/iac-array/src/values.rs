@@ -2,6 +2,7 @@
 
 use crate::dtype::DType;
 use crate::error::{ArrayError, Result, u64_len, usize_len, zeroed};
+use crate::expand::check_element as check_element_repeats;
 use crate::grid::Selection;
 
 /// Elements as bytes.
@@ -45,22 +46,6 @@ pub(crate) enum Source<'a> {
     Every(&'a [u8]),
 }
 
-/// Bytes that one element of any length may take where it stands for many: a few stored bytes must
-/// not ask for all memory.
-const MAX_REPEATED: u64 = 4 << 30;
-
-fn check_repeats(element: &[u8], times: usize) -> Result<()> {
-    let bytes = u64_len(element.len()).saturating_mul(u64_len(times));
-    if bytes > MAX_REPEATED {
-        return Err(ArrayError::TooLarge {
-            what: "repeated element (bytes)",
-            found: bytes,
-            allowed: MAX_REPEATED,
-        });
-    }
-    Ok(())
-}
-
 fn repeated(element: &[u8]) -> Result<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(element.len()).map_err(|error| ArrayError::System {
@@ -82,7 +67,7 @@ impl Values {
                 reason: format!("{elements} elements: {error}"),
             })?;
             let fill = fill.unwrap_or_default();
-            check_repeats(fill, elements)?;
+            check_element_repeats(fill, u64_len(elements))?;
             for _ in 0..elements {
                 values.push(repeated(fill)?);
             }
@@ -333,7 +318,7 @@ fn transfer(
         (Source::Every(element), Target::Variable(to)) => {
             let to = span(target, elements, 1).and_then(|span| to.get_mut(span));
             let to = to.ok_or_else(lost)?;
-            check_repeats(element, to.len())?;
+            check_element_repeats(element, u64_len(to.len()))?;
             for slot in to {
                 *slot = repeated(element)?;
             }
