@@ -121,6 +121,8 @@ soak: setup reference ## property tests and fuzzing for much longer than in chec
 	$(CARGO_TEST) -p iac-cli --features full --test tiles_killed -- --ignored --nocapture
 	$(CARGO_TEST) -p iac-array --test kills -- --ignored --nocapture
 	IAC_ARRAY_FLUSHES=1000 $(CARGO_TEST) -p iac-array --test crowds -- --nocapture
+	IAC_FLIPS=full $(CARGO_TEST) -p iac-array --test bits -- --nocapture
+	IAC_ARRAY_ROUNDS=20 $(CARGO_TEST) -p iac-array --test kinds -- --nocapture
 	$(CARGO_TEST) -p iac-interop --features zarr --test arrays
 	IAC_SOAK_KILLS=600 $(CARGO_TEST) -p iac-cli --features full --test crash -- --include-ignored --nocapture --test-threads=1
 	IAC_SOAK_KILLS=300 $(CARGO_TEST) -p iac-writer --test kills -- --nocapture

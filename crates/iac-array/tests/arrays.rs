@@ -366,3 +366,173 @@ fn a_long_fill_text_of_many_elements_is_refused_before_memory_is_taken() {
     assert!(matches!(error, ArrayError::TooLarge { found, .. } if found == 1 << 40), "{error}");
     assert_eq!(store.read("t", &[7], &[3]).unwrap().shape(), [3]);
 }
+
+#[test]
+fn limits_are_kept_at_and_refused_one_above() {
+    let mut store = memory();
+    let spec = |shape: &[u64]| ArraySpec::new(DType::UInt8, shape);
+    let too_large = |result: Result<(), ArrayError>, what: &str| {
+        assert!(matches!(result, Err(ArrayError::TooLarge { .. })), "{what}");
+    };
+    // Rank.
+    store.define("rank", spec(&[1; 32])).unwrap();
+    store
+        .write("rank", &[0; 32], ArrayData::from_bytes(DType::UInt8, &[1; 32], vec![7]).unwrap())
+        .unwrap();
+    assert_eq!(store.read_all("rank").unwrap().as_bytes(), Some(&[7][..]));
+    assert!(store.define("x", spec(&[1; 33])).is_err());
+    // Names and attributes.
+    store.define(&"n".repeat(4096), spec(&[1])).unwrap();
+    assert!(store.define(&"n".repeat(4097), spec(&[1])).is_err());
+    let bytes = |count: usize| Attr::Bytes(vec![1; count]);
+    store.set_attr("rank", "k", bytes(16 << 20)).unwrap();
+    assert!(store.set_attr("rank", "k", bytes((16 << 20) + 1)).is_err());
+    store.set_attr("rank", "k", bytes(1)).unwrap();
+    // Bytes of a chunk, of one element, and number of chunks.
+    let wide = |chunk: u64| spec(&[1 << 40]).chunks(&[chunk]);
+    store.define("chunk", wide(1 << 30)).unwrap();
+    too_large(store.define("x", wide((1 << 30) + 1)), "chunk");
+    let two = |chunk: u64| ArraySpec::new(DType::UInt16, &[1 << 40]).chunks(&[chunk]);
+    store.define("two", two(1 << 29)).unwrap();
+    too_large(store.define("x", two((1 << 29) + 1)), "chunk of two bytes");
+    store.define("axis", spec(&[(1 << 63) - 1]).chunks(&[1])).unwrap();
+    assert!(store.define("x", spec(&[1 << 63]).chunks(&[1])).is_err());
+    assert!(store.define("x", spec(&[1 << 62, 2]).chunks(&[1, 1])).is_err());
+    assert!(store.define("x", spec(&[u64::MAX, u64::MAX]).chunks(&[1, 1])).is_err());
+    store.define("longest", spec(&[u64::MAX]).chunks(&[1 << 10])).unwrap();
+    store.write("longest", &[u64::MAX - 1], array![9_u8]).unwrap();
+    let past = store.write("longest", &[u64::MAX], array![9_u8]);
+    assert!(matches!(past, Err(ArrayError::OutOfBounds { .. })));
+    let past = store.append("longest", 0, array![9_u8]);
+    assert!(past.is_err());
+    store.define("element", ArraySpec::new(DType::FixedBinary(16 << 20), &[2])).unwrap();
+    assert!(store.define("x", ArraySpec::new(DType::FixedBinary((16 << 20) + 1), &[2])).is_err());
+    too_large(store.erase("axis", &[0], &[(1 << 24) + 1]), "chunks of a call");
+    // What is at the limits is read back.
+    store.flush().unwrap();
+    assert_eq!(store.read("longest", &[u64::MAX - 2], &[2]).unwrap(), array![0_u8, 9].into());
+    assert_eq!(store.meta(&"n".repeat(4096)).unwrap().shape(), [1]);
+    assert_eq!(store.meta("axis").unwrap().shape(), [(1 << 63) - 1]);
+    // Fill values are elements of the type, not numbers that may be converted.
+    assert!(store.define("x", spec(&[1]).fill(-1_i16)).is_err());
+    let two = ArrayData::from(array![1_u8, 2]);
+    assert!(store.define("x", spec(&[1]).fill_data(two)).is_err());
+}
+
+#[test]
+fn what_was_cut_off_reads_as_fill_when_the_array_grows_again() {
+    for packing in [Packing::none(), Packing::zstd(3).unwrap()] {
+        let options = StoreOptions::default().packing(packing);
+        let mut store = ArrayStore::create(Location::memory(), options).unwrap();
+        let spec = ArraySpec::new(DType::Int32, &[4, 10]).chunks(&[2, 4]).fill(-1);
+        store.define("a", spec).unwrap();
+        let all = ndarray::Array2::from_shape_fn((4, 10), |(y, x)| (y * 10 + x) as i32);
+        store.write("a", &[0, 0], &all).unwrap();
+        store.flush().unwrap();
+        for flushed in [true, false] {
+            store.resize("a", &[3, 5]).unwrap();
+            if flushed {
+                store.flush().unwrap();
+            }
+            store.resize("a", &[5, 9]).unwrap();
+            store.flush().unwrap();
+        }
+        let expected =
+            ndarray::Array2::from_shape_fn(
+                (5, 9),
+                |(y, x)| {
+                    if y < 3 && x < 5 { all[[y, x]] } else { -1 }
+                },
+            );
+        for policy in [None, Some(CompactPolicy::Tiers), Some(CompactPolicy::All)] {
+            if let Some(policy) = policy {
+                store.compact(policy).unwrap();
+            }
+            assert_eq!(store.read_all("a").unwrap(), (&expected).into());
+        }
+        assert_eq!(store.open_at(1).unwrap().read_all("a").unwrap(), (&all).into());
+    }
+}
+
+#[test]
+fn a_shared_cache_never_serves_the_bytes_of_another_store() {
+    let cache = iac_array::ArrayCache::default();
+    let options = StoreOptions::default().cache(&cache);
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| Location::folder(folder.path().join(name)).unwrap();
+    let fill = |location: Location, value: i32| {
+        let mut store = ArrayStore::create(location, options.clone()).unwrap();
+        store.define("a", ArraySpec::new(DType::Int32, &[64]).chunks(&[8])).unwrap();
+        let numbers: ndarray::Array1<i32> = (0..64).map(|at| at * 100 + value).collect();
+        store.write("a", &[0], &numbers).unwrap();
+        store.flush().unwrap();
+        (store, ArrayData::from(&numbers))
+    };
+    // The same path in memory, in two folders, and once more where a store was before.
+    let mut stores = vec![
+        fill(Location::memory(), 1),
+        fill(Location::memory(), 2),
+        fill(at("x"), 3),
+        fill(at("y"), 4),
+    ];
+    for _ in 0..2 {
+        for (store, expected) in &stores {
+            assert_eq!(store.read_all("a").unwrap(), *expected);
+        }
+    }
+    let (old, _) = stores.remove(2);
+    std::fs::remove_dir_all(folder.path().join("x")).unwrap();
+    stores.push(fill(at("x"), 5));
+    for (store, expected) in &stores {
+        assert_eq!(store.read_all("a").unwrap(), *expected);
+        let other = ArrayStore::open(at("x"), options.clone()).unwrap();
+        assert_eq!(other.read_all("a").unwrap(), stores[3].1);
+    }
+    // The one that is gone gives what it has in the cache, or says so.
+    match old.read_all("a") {
+        Ok(found) => assert_eq!(found.as_bytes().unwrap()[..4], [3, 0, 0, 0]),
+        Err(error) => assert!(matches!(error, ArrayError::SnapshotExpired { .. }), "{error}"),
+    }
+}
+
+#[test]
+fn statistics_of_floats_are_those_of_a_look_at_every_element() {
+    for fill in [0.0_f32, -1.5, f32::NAN] {
+        let mut store = memory();
+        let spec = ArraySpec::new(DType::Float32, &[40]).chunks(&[7]).fill(fill);
+        store.define("a", spec).unwrap();
+        let mut model = vec![fill; 40];
+        for round in 0..12_u64 {
+            let start = (round * 11 % 35) as usize;
+            let part: Vec<f32> = (0..5_u64)
+                .map(|at| match (round * 5 + at) % 7 {
+                    0 => f32::NAN,
+                    1 => fill,
+                    2 if round % 3 == 0 => f32::INFINITY,
+                    _ => ((round * 13 + at * 7) % 23) as f32 - 11.0,
+                })
+                .collect();
+            if round % 5 == 4 {
+                store.erase("a", &[start as u64], &[5]).unwrap();
+                model[start..start + 5].fill(fill);
+            } else {
+                store.write("a", &[start as u64], ndarray::Array1::from_vec(part.clone())).unwrap();
+                model[start..start + 5].copy_from_slice(&part);
+            }
+            store.flush().unwrap();
+            if round % 4 == 3 {
+                store.compact(CompactPolicy::All).unwrap();
+            }
+            let stats = store.snapshot().stats("a").unwrap();
+            assert!(stats.exact);
+            let is_fill = |value: &&f32| value.to_bits() == fill.to_bits();
+            let others = || model.iter().filter(|value| !is_fill(value));
+            let values = || others().copied().filter(|value| !value.is_nan());
+            assert_eq!(stats.fill_count, model.iter().filter(is_fill).count() as u64);
+            assert_eq!(stats.nan_count, others().filter(|value| value.is_nan()).count() as u64);
+            assert_eq!(stats.value_count, values().count() as u64);
+            let range = values().reduce(f32::min).zip(values().reduce(f32::max));
+            assert_eq!(stats.range, range.map(|(a, b)| (a.into(), b.into())));
+        }
+    }
+}

@@ -106,43 +106,6 @@ fn places(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
 }
 
 #[test]
-fn every_flipped_byte_gives_an_error_or_the_right_values() {
-    block_on(async {
-        let memory = Arc::new(InMemory::new());
-        let expected = contents(&sample(&memory).await).await.unwrap();
-        let objects = objects(&memory).await;
-        // Manifests of the past are only read when somebody asks for them.
-        let newest =
-            objects.iter().position(|(path, _)| path.as_ref().contains("versions")).unwrap();
-        let (mut refused, mut right) = (0, 0);
-        for (number, (path, bytes)) in objects.iter().enumerate() {
-            if path.as_ref().contains("versions") && number != newest {
-                continue;
-            }
-            for at_byte in places(bytes) {
-                let mut damaged = bytes.clone();
-                damaged[at_byte] ^= 1 << (at_byte % 8);
-                let memory = with(&objects, number, Some(damaged)).await;
-                let Ok(store) = ArrayStore::open(at(&memory), options()).await else {
-                    refused += 1;
-                    continue;
-                };
-                match contents(&store).await {
-                    Err(_) => refused += 1,
-                    Ok(found) => {
-                        assert_eq!(found, expected, "{path} byte {at_byte}");
-                        right += 1;
-                    }
-                }
-                let faults = store.snapshot().verify().await.unwrap();
-                assert!(!faults.is_empty(), "{path} byte {at_byte} is not noticed");
-            }
-        }
-        assert!(refused > 1000 && right > 10, "{refused} refused, {right} right");
-    });
-}
-
-#[test]
 fn every_cut_and_every_missing_object_gives_an_error_or_an_older_version() {
     block_on(async {
         let memory = Arc::new(InMemory::new());
@@ -236,7 +199,15 @@ impl ObjectStore for Faulty {
         &self,
         paths: BoxStream<'static, object_store::Result<Path>>,
     ) -> BoxStream<'static, object_store::Result<Path>> {
-        self.inner.delete_stream(paths)
+        if !self.fails() {
+            return self.inner.delete_stream(paths);
+        }
+        let lost = || object_store::Error::Generic { store: "faulty", source: "lost".into() };
+        if self.after {
+            let deleted = self.inner.delete_stream(paths);
+            return deleted.map(move |_| Err(lost())).boxed();
+        }
+        paths.map(move |_| Err(lost())).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
@@ -371,6 +342,45 @@ fn a_compaction_that_fails_at_any_request_changes_no_value() {
                 request += 1;
             }
             assert!(request >= 5, "{request} requests");
+        }
+    });
+}
+
+#[test]
+fn garbage_collection_that_fails_at_any_request_takes_nothing_that_is_needed() {
+    block_on(async {
+        for after in [false, true] {
+            let mut request = 0;
+            loop {
+                let memory = Arc::new(InMemory::new());
+                let mut store = sample(&memory).await;
+                let expected = contents(&store).await.unwrap();
+                store.tag("old", 1).await.unwrap();
+                let tagged = store.open_at(1).await.unwrap().read_all("n").await.unwrap();
+                store.compact(CompactPolicy::All).await.unwrap();
+                let faulty = faulty(&memory, after);
+                let location = Location::object_store(faulty.clone(), "s");
+                let store = ArrayStore::open(location, options()).await.unwrap();
+                faulty.left.store(request, Ordering::SeqCst);
+                let gc = GcOptions { grace: Duration::ZERO, keep_versions: 1 };
+                let done = store.gc(gc).await;
+                let triggered = faulty.left.load(Ordering::SeqCst) < 0;
+                faulty.left.store(i64::MAX, Ordering::SeqCst);
+                assert_eq!(done.is_err(), triggered, "request {request}: {done:?}");
+                for _ in 0..2 {
+                    let seen = ArrayStore::open(at(&memory), options()).await.unwrap();
+                    assert_eq!(contents(&seen).await.unwrap(), expected, "request {request}");
+                    let old = seen.open_tag("old").await.unwrap();
+                    assert_eq!(old.read_all("n").await.unwrap(), tagged, "request {request}");
+                    store.gc(gc).await.unwrap();
+                }
+                assert_eq!(store.history().await.unwrap(), [1, 3]);
+                if !triggered {
+                    break;
+                }
+                request += 1;
+            }
+            assert!(request >= 8, "{request} requests");
         }
     });
 }

@@ -14,10 +14,14 @@ use std::path::Path;
 
 use iac_array::blocking::ArrayStore;
 use iac_array::convert::{self, AFFINE, ExportOptions, FileKind, ImportOptions};
-use iac_array::{ArrayData, ArraySpec, Attr, DType, Location, StoreOptions};
-use iac_interop::reference::run_json;
-use ndarray::Array3;
-use serde_json::Value;
+use iac_array::{
+    ArrayData, ArraySpec, Attr, CompactPolicy, DType, Location, Packing, StoreOptions,
+};
+use iac_interop::json::sum;
+use iac_interop::reference::{look, run_json};
+use iac_reader::PackReader;
+use ndarray::{Array1, Array3};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::tempdir;
 
@@ -160,4 +164,63 @@ fn exported_files_are_read_with_equal_elements() {
             assert!(is_near(&place, &line["affine"]), "{line}");
         }
     }
+}
+
+/// Layers of every kind, in a folder: what was written, changed, erased, deleted, joined.
+fn layers(folder: &Path) -> Vec<std::path::PathBuf> {
+    let options = StoreOptions::default().packing(Packing::lz4()).block_bytes(4096);
+    let location = Location::folder(folder.join("s")).unwrap();
+    let mut store = ArrayStore::create(location, options.clone()).unwrap();
+    store.set_store_attr("study", 7_i64).unwrap();
+    store.flush().unwrap();
+    store.define("n", ArraySpec::new(DType::Int16, &[4000]).chunks(&[100])).unwrap();
+    store.define("t", ArraySpec::new(DType::Utf8, &[3])).unwrap();
+    store.define("u", ArraySpec::new(DType::Float32, &[90]).chunks(&[40]).nullable()).unwrap();
+    store.define_group("g").unwrap();
+    let numbers: Array1<i16> = (0..4000).map(|at| at / 3 % 91).collect();
+    store.write("n", &[0], &numbers).unwrap();
+    store.write("t", &[0], ArrayData::from_texts(&[3], ["", "ä", "long"]).unwrap()).unwrap();
+    let some: Array1<Option<f32>> = (0..80_u8).map(|at| (at % 7 > 0).then(|| at.into())).collect();
+    store.write("u", &[0], ArrayData::from_options(&some)).unwrap();
+    store.flush().unwrap();
+    store.write("n", &[150], Array1::from_elem(300, 9_i16)).unwrap();
+    store.erase("n", &[1000], &[200]).unwrap();
+    store.delete("t").unwrap();
+    store.flush().unwrap();
+    store.compact(CompactPolicy::All).unwrap();
+    convert::export(&store.snapshot(), None, &folder.join("one.iac"), &ExportOptions::default())
+        .unwrap();
+    let listed = std::fs::read_dir(folder.join("s/layers")).unwrap();
+    let mut all: Vec<_> = listed.map(|entry| entry.unwrap().path()).collect();
+    all.push(folder.join("one.iac"));
+    all
+}
+
+#[test]
+fn every_layer_opens_in_the_reference_reader_and_payloads_agree() {
+    let folder = tempdir().unwrap();
+    let files = layers(folder.path());
+    assert_eq!(files.len(), 5);
+    let mut records = 0;
+    for (path, seen) in files.iter().zip(look(&files)) {
+        let context = path.display();
+        assert_eq!(seen["header"]["ok"]["payload_type"], "nd_array", "{context}: {seen}");
+        assert!(seen["slide_table"]["ok"].is_object(), "{context}: {seen}");
+        let pack = PackReader::open(path).unwrap();
+        let rows = seen["index_table"]["ok"]["rows"].as_u64().unwrap();
+        let all: Vec<u64> = (0..rows).collect();
+        // Our container reader compares every payload with its checksum.
+        let payloads = pack.read_rows(&all).unwrap();
+        let expected: Vec<Value> = payloads.iter().map(|bytes| json!({"ok": sum(bytes)})).collect();
+        assert_eq!(seen["read_payload"], Value::Array(expected), "{context}");
+        let fields = seen["index_table"]["ok"]["fields"].as_array().unwrap();
+        let sums = fields.iter().position(|field| field.to_string().contains("\"crc32\"")).unwrap();
+        let sums = &seen["index_table"]["ok"]["columns"][sums];
+        for (row, bytes) in payloads.iter().enumerate() {
+            // Chunks without bytes have the sum of nothing.
+            assert_eq!(sums[row], json!(crc32fast::hash(bytes)), "{context} row {row}");
+        }
+        records += payloads.iter().filter(|bytes| !bytes.is_empty()).count();
+    }
+    assert!(records > 40, "{records}");
 }
