@@ -286,6 +286,15 @@ impl ArrayMeta {
         joined(&data.values, self.dtype.width(), |at| data.is_there(at)).map(Cow::Owned)
     }
 
+    /// The same without a copy where there is no mask.
+    pub(crate) fn owned_elements(&self, data: ArrayData) -> Result<Values> {
+        if self.nullable {
+            return self.elements(&data).map(Cow::into_owned);
+        }
+        data.refuse_nulls(&format!("array `{}` is not nullable", self.name))?;
+        Ok(data.values)
+    }
+
     /// The bytes of a chunk.
     pub(crate) fn encode(&self, values: &Values) -> Result<Vec<u8>> {
         if !self.nullable {

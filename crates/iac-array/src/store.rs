@@ -453,11 +453,18 @@ pub(crate) async fn newest(
     backend: &Arc<Backend>,
     known: &[Arc<crate::layer::Layer>],
 ) -> Result<Snapshot> {
-    let mut before = None;
+    let gone = || ArrayError::NotFound { what: "store", name: backend.root.to_string() };
+    let (mut before, mut empty) = (None, false);
     loop {
         let versions = backend.versions().await?;
-        let gone = || ArrayError::NotFound { what: "store", name: backend.root.to_string() };
-        let newest = versions.last().map(|(version, _)| *version).ok_or_else(gone)?;
+        let Some(newest) = versions.last().map(|(version, _)| *version) else {
+            // A list that is made while versions come and go may have neither the old nor the new.
+            if empty {
+                return Err(gone());
+            }
+            empty = true;
+            continue;
+        };
         let found = match backend.manifest(newest).await? {
             Some(manifest) => Inner::open(backend, manifest, known).await,
             None => Err(gone()),

@@ -66,23 +66,29 @@ impl ArrayStore {
         selection: &Selection,
         data: Option<&Values>,
     ) -> Result<Vec<(Vec<u64>, PendingChunk)>> {
-        let touched = meta.grid()?.touched(selection)?;
+        let grid = meta.grid()?;
+        let touched = grid.touched(selection)?;
         let chunks = u64_len(touched.len()).max(1);
         let least = product(&meta.chunk).unwrap_or(u64::MAX).min(product(&meta.shape).unwrap_or(0));
         let least = least.saturating_mul(u64_len(meta.width()));
         let given = data.map_or(0, Values::memory).div_ceil(chunks);
         // Chunks that are erased as a whole take no memory.
-        let grid = meta.grid()?;
         let made = match data {
             Some(_) => chunks,
             None => u64_len(touched.iter().filter(|at| !covers(selection, &grid, at)).count()),
         };
         let bytes = least.max(given).saturating_mul(made);
         let (limit, window) = (self.options.scratch.memory, self.options.scratch.window());
-        if self.memory > 0 && self.memory.saturating_add(bytes) > limit {
+        // Chunks that are written again take the place of what they were.
+        let held = self.pending.get(&meta.id);
+        let held = touched.iter().filter_map(|at| held?.chunks.get(at));
+        let replaced = held.fold(0, |all: u64, chunk| all.saturating_add(chunk.memory()));
+        let others = self.memory.saturating_sub(replaced);
+        if others > 0 && others.saturating_add(bytes) > limit {
             self.spool_pending()?;
         }
-        if bytes <= limit / 2 {
+        // One chunk has to be in memory as a whole anyway, and is likely to be written again.
+        if bytes <= limit / 2 || (touched.len() < 2 && bytes <= limit) {
             return self.patched(meta, selection, touched, data).await;
         }
         let spool = self.spool()?;
@@ -127,7 +133,7 @@ impl ArrayStore {
         let before = read_boxes(&self.base.inner, asked).await?;
         for ((at, _), before) in partial.iter().zip(before) {
             if let Some(chunk) = chunks.get_mut(*at) {
-                chunk.4 = Some(meta.elements(&before)?.into_owned());
+                chunk.4 = Some(meta.owned_elements(before)?);
             }
         }
         let make = |(chunk, origin, extents, whole, before): Touched| {

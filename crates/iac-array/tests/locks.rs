@@ -127,7 +127,9 @@ struct Held {
 
 /// Whether one more of so many refusals is due.
 fn due(left: &AtomicUsize) -> bool {
-    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    let due = left.load(Ordering::SeqCst) > 0;
+    left.fetch_sub(usize::from(due), Ordering::SeqCst);
+    due
 }
 
 impl PublishLock for Lock {

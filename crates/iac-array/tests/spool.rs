@@ -264,3 +264,18 @@ fn a_write_that_finds_no_room_changes_nothing() {
     store.flush().unwrap();
     assert_eq!(store.read_all("a").unwrap(), before);
 }
+
+#[test]
+fn a_large_chunk_that_is_written_row_by_row_stays_in_memory() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut store = ArrayStore::create(Location::memory(), options(4 * MIB)).unwrap();
+    let spec = ArraySpec::new(DType::UInt8, &[48, MIB as u64 / 16]).chunks(&[48, MIB as u64 / 16]);
+    store.define("a", spec).unwrap();
+    for row in 0..48 {
+        let data = noise(row, MIB / 16).into_shape_with_order((1, MIB / 16)).unwrap();
+        store.write("a", &[row, 0], data).unwrap();
+        assert_eq!(store.as_async().spooled_bytes(), 0);
+        assert_eq!(store.as_async().pending_bytes(), 3 * MIB as u64);
+    }
+    assert!(store.flush().unwrap().layer_bytes < 3 * MIB as u64 * 105 / 100);
+}
