@@ -18,7 +18,7 @@ use object_store::{
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::cache::ArrayCache;
-use crate::error::{ArrayError, Result, u64_len};
+use crate::error::{ArrayError, Result, u64_len, usize_len};
 use crate::layer::{BuiltLayer, LayerId};
 use crate::lock::PublishLock;
 use crate::manifest::{MAX_BYTES, Manifest};
@@ -67,33 +67,79 @@ pub(crate) struct Listed {
 pub(crate) struct LocalFile {
     path: Path,
     file: File,
+    /// What it had when it was opened: layers do not change.
+    length: u64,
 }
 
 impl LocalFile {
+    /// How many bytes a part has, which must be within the file before memory is taken for it.
+    fn check(&self, range: &Range<u64>) -> Result<usize> {
+        if range.end > self.length {
+            let reason =
+                format!("it ends at {}, bytes up to {} are needed", self.length, range.end);
+            return Err(ArrayError::corrupt(&self.path, reason));
+        }
+        usize_len("a block", range.end.saturating_sub(range.start))
+    }
+
     /// Part of the file, exactly.
     #[cfg(unix)]
     pub(crate) fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        let length = self.check(&range)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length).map_err(|error| ArrayError::System {
+            what: "memory",
+            reason: format!("{length} bytes for a block: {error}"),
+        })?;
+        while bytes.len() < length {
+            let at = range.start.saturating_add(u64_len(bytes.len()));
+            // Into memory that nobody has filled with zeros before.
+            match rustix::io::pread(&self.file, rustix::buffer::spare_capacity(&mut bytes), at) {
+                Ok(0) => {
+                    return Err(io_error(&self.path, std::io::ErrorKind::UnexpectedEof.into()));
+                }
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(io_error(&self.path, error.into())),
+            }
+        }
+        bytes.truncate(length);
+        Ok(Bytes::from(bytes))
+    }
+
+    /// Part of the file in memory that is there already, which grows where it is too small.
+    #[cfg(unix)]
+    pub(crate) fn read_into<'a>(
+        &self,
+        range: Range<u64>,
+        room: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
         use std::os::unix::fs::FileExt;
 
-        let found = self.file.metadata().map_err(|error| io_error(&self.path, error))?.len();
-        if range.end > found {
-            let reason = format!("it ends at {found}, bytes up to {} are needed", range.end);
-            return Err(ArrayError::corrupt(&self.path, reason));
+        let length = self.check(&range)?;
+        if room.len() < length {
+            *room = crate::error::zeroed("a block", u64_len(length))?;
         }
-        let length = range.end.saturating_sub(range.start);
-        let mut bytes = crate::error::zeroed("a block", length)?;
-        let read = self.file.read_exact_at(&mut bytes, range.start);
+        let bytes = room.get_mut(..length).unwrap_or_default();
+        let read = self.file.read_exact_at(bytes, range.start);
         read.map_err(|error| io_error(&self.path, error))?;
-        Ok(Bytes::from(bytes))
+        Ok(bytes)
     }
 
     #[cfg(not(unix))]
     pub(crate) fn read(&self, _: Range<u64>) -> Result<Bytes> {
         Err(ArrayError::corrupt(&self.path, "files are read by their store here"))
     }
+
+    #[cfg(not(unix))]
+    pub(crate) fn read_into<'a>(&self, _: Range<u64>, _: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        Err(ArrayError::corrupt(&self.path, "files are read by their store here"))
+    }
 }
 
 fn io_error(path: &Path, error: std::io::Error) -> ArrayError {
+    if error.kind() == std::io::ErrorKind::UnexpectedEof {
+        return ArrayError::corrupt(path, "it became shorter while it was read");
+    }
     let (path_text, source) = (path.to_string(), Box::new(error));
     let error = if source.kind() == std::io::ErrorKind::NotFound {
         StoreError::NotFound { path: path_text, source }
@@ -140,10 +186,6 @@ impl Backend {
         self.root.clone().join("versions").join(Manifest::name(version))
     }
 
-    pub(crate) const fn is_local(&self) -> bool {
-        cfg!(unix) && self.local.is_some()
-    }
-
     /// The file of an object, where the store is a folder.
     pub(crate) fn open_local(&self, path: &Path) -> Result<Option<LocalFile>> {
         let Some(local) = self.local.as_ref().filter(|_| cfg!(unix)) else {
@@ -152,7 +194,8 @@ impl Backend {
         let at =
             local.path_to_filesystem(path).map_err(|error| store_error("read", path, error))?;
         let file = File::open(at).map_err(|error| io_error(path, error))?;
-        Ok(Some(LocalFile { path: path.clone(), file }))
+        let length = file.metadata().map_err(|error| io_error(path, error))?.len();
+        Ok(Some(LocalFile { path: path.clone(), file, length }))
     }
 
     /// The objects of a folder of the store.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -33,11 +34,26 @@ impl fmt::Debug for ArrayCache {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Block(LayerId, Block),
     /// By its number and its checksum, so that a file which took another's id gets none of its rows.
     Batch(LayerId, usize, u32),
+}
+
+impl Hash for Key {
+    /// Of a few numbers only, which tell blocks apart as well as all of them do.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (LayerId(id), one, other) = match self {
+            Self::Block(id, block) => {
+                (id, block.offset, (u64::from(block.length) << 32) | u64::from(block.crc32))
+            }
+            Self::Batch(id, number, crc32) => (id, u64_len(*number), u64::from(*crc32)),
+        };
+        state.write_u128(u128::from_le_bytes(*id));
+        state.write_u64(one);
+        state.write_u64(other);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -132,13 +148,13 @@ impl ArrayCache {
         loading
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<Entry> {
-        let mut inner = self.lock()?;
-        let now = inner.clock.wrapping_add(1);
-        inner.clock = now;
-        let (used, entry) = inner.entries.get_mut(&key)?;
-        *used = now;
-        Some(entry.clone())
+    /// The cache as it is now, for several lookups; nobody else gets at it meanwhile.
+    pub(crate) fn view(&self) -> Option<View<'_>> {
+        self.lock().map(View)
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<Entry> {
+        self.view()?.get(key).cloned()
     }
 
     pub(crate) fn put(&self, key: Key, entry: Entry) {
@@ -171,6 +187,19 @@ impl ArrayCache {
     }
 }
 
+/// A cache that is being looked into.
+pub(crate) struct View<'a>(MutexGuard<'a, Inner>);
+
+impl View<'_> {
+    pub(crate) fn get(&mut self, key: &Key) -> Option<&Entry> {
+        let inner = &mut *self.0;
+        inner.clock = inner.clock.wrapping_add(1);
+        let (used, entry) = inner.entries.get_mut(key)?;
+        *used = inner.clock;
+        Some(entry)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,10 +211,10 @@ mod tests {
         for offset in 0..4 {
             cache.put(key(offset), Entry::Block(Bytes::from(vec![0; 100])));
         }
-        assert!(cache.get(key(0)).is_some());
+        assert!(cache.get(&key(0)).is_some());
         cache.put(key(4), Entry::Block(Bytes::from(vec![0; 100])));
-        assert!(cache.get(key(1)).is_none());
-        assert!(cache.get(key(0)).is_some());
-        assert!(cache.get(key(4)).is_some());
+        assert!(cache.get(&key(1)).is_none());
+        assert!(cache.get(&key(0)).is_some());
+        assert!(cache.get(&key(4)).is_some());
     }
 }

@@ -17,10 +17,11 @@ use bytes::Bytes;
 use iac_format::TableKind;
 use iac_format::table::{MAX_EXPANDED_BYTES, TableStream};
 
-use crate::attrs::{AttrTable, Attrs};
+use crate::attrs::AttrColumn;
 use crate::dtype::DType;
 use crate::error::{ArrayError, Result, u64_len};
-use crate::meta::{ArrayMeta, NodeKind};
+use crate::grid::Grid;
+use crate::meta::{ArrayMeta, Form, NodeKind};
 
 /// Rows of one record batch of the catalogue.
 const BATCH_ROWS: usize = 65_536;
@@ -38,6 +39,61 @@ pub(crate) struct CatalogueRow {
     /// The newest version that changed the array, as far as a joined layer goes; where it is not
     /// noted, that is the version through which the layer goes.
     pub(crate) through: Option<u64>,
+}
+
+/// The rows of a layer, found by the array's id.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    /// Rising, each of the row at its place.
+    ids: Vec<u64>,
+    rows: Vec<CatalogueRow>,
+}
+
+impl Rows {
+    /// The id that two rows have, if there is one.
+    pub(crate) fn new(mut rows: Vec<CatalogueRow>) -> std::result::Result<Self, u64> {
+        // They come sorted from every writer.
+        rows.sort_by_key(|row| row.meta.id);
+        let ids: Vec<u64> = rows.iter().map(|row| row.meta.id).collect();
+        let twice = ids.windows(2).find_map(|pair| match pair {
+            [one, other] if one == other => Some(*one),
+            _ => None,
+        });
+        twice.map_or(Ok(Self { ids, rows }), Err)
+    }
+
+    pub(crate) fn get(&self, id: &u64) -> Option<&CatalogueRow> {
+        // Arrays that are made together have ids that follow each other, so most lie where
+        // counting from the first leads.
+        let first = *self.ids.first()?;
+        let near = id.checked_sub(first).and_then(|at| usize::try_from(at).ok());
+        let at = match near.filter(|at| self.ids.get(*at) == Some(id)) {
+            Some(at) => at,
+            None => self.ids.binary_search(id).ok()?,
+        };
+        self.rows.get(at)
+    }
+
+    pub(crate) fn contains_key(&self, id: &u64) -> bool {
+        self.get(id).is_some()
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &u64> {
+        self.ids.iter()
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&u64, &CatalogueRow)> {
+        self.ids.iter().zip(&self.rows)
+    }
+}
+
+impl<'a> IntoIterator for &'a Rows {
+    type Item = (&'a u64, &'a CatalogueRow);
+    type IntoIter = std::iter::Zip<std::slice::Iter<'a, u64>, std::slice::Iter<'a, CatalogueRow>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.ids.iter().zip(&self.rows)
+    }
 }
 
 /// The column of how arrays are packed, which readers need not have.
@@ -203,13 +259,12 @@ pub(crate) fn decode(object: &str, bytes: Bytes) -> Result<Vec<CatalogueRow>> {
     let table =
         TableStream::parse(bytes, TableKind::Slide).map_err(|error| corrupt(error.to_string()))?;
     let batches = table.decode().map_err(|error| corrupt(error.to_string()))?;
-    let mut rows = Vec::new();
-    for batch in &batches {
-        let columns = Columns::of(batch).map_err(corrupt)?;
-        let mut dtypes = None;
-        rows.reserve(batch.num_rows());
+    let mut rows = Vec::with_capacity(batches.iter().map(RecordBatch::num_rows).sum());
+    for batch in batches {
+        let mut columns = Columns::of(&batch).map_err(corrupt)?;
+        let mut known = None;
         for row in 0..batch.num_rows() {
-            let read = columns.row(row, &mut dtypes);
+            let read = columns.row(row, &mut known);
             let read = read.map_err(|reason| corrupt(format!("slide row {row}: {reason}")))?;
             rows.push(read);
         }
@@ -229,7 +284,7 @@ struct Columns<'a> {
     fills: &'a BinaryArray,
     clips: Lists<'a, UInt64Array>,
     attrs: &'a ListArray,
-    table: Arc<AttrTable>,
+    entries: AttrColumn<'a>,
     written: &'a UInt64Array,
     packings: Option<&'a StringArray>,
     through: Option<&'a UInt64Array>,
@@ -268,13 +323,13 @@ impl<'a, T: Array + 'static> Lists<'a, T> {
 }
 
 impl Lists<'_, UInt64Array> {
-    fn get(&self, row: usize) -> Check<Option<Vec<u64>>> {
+    fn get(&self, row: usize) -> Check<Option<&[u64]>> {
         if self.list.is_null(row) {
             return Ok(None);
         }
         let span = span(self.list, row)?;
         let values = self.values.values().get(span).ok_or("a list lies outside")?;
-        Ok(Some(values.to_vec()))
+        Ok(Some(values))
     }
 }
 
@@ -314,7 +369,6 @@ impl<'a> Columns<'a> {
         if entries.null_count() > 0 || keys.null_count() > 0 || values.null_count() > 0 {
             return Err("`attrs` has a null".to_owned());
         }
-        let table = Arc::new(AttrTable { keys: keys.clone(), values: values.clone() });
         Ok(Self {
             names: column(batch, "slide_id")?,
             ids: column(batch, "array_id")?,
@@ -326,7 +380,7 @@ impl<'a> Columns<'a> {
             fills: column(batch, "fill")?,
             clips: Lists::of(batch, "clip")?,
             attrs,
-            table,
+            entries: AttrColumn::new(keys, values),
             written: column(batch, "chunks_written")?,
             packings: column(batch, PACKING).ok(),
             through: column(batch, THROUGH).ok(),
@@ -334,42 +388,32 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// One row; `known` is the type of the row before with its name, as most rows have the same.
-    fn row(&self, row: usize, known: &mut Option<(String, DType)>) -> Check<CatalogueRow> {
+    /// One row; `known` is the form of an array before, as most arrays of a store have the same.
+    fn row(&mut self, row: usize, known: &mut Option<Known>) -> Check<CatalogueRow> {
         let deleted = match self.states.value(row) {
             0 => false,
             1 => true,
             other => return Err(format!("state {other} is not known")),
         };
-        let (kind, dtype) = match self.dtypes.value(row) {
-            "group" => (NodeKind::Group, DType::UInt8),
-            "none" => (NodeKind::Store, DType::UInt8),
-            name => match known {
-                Some((before, dtype)) if before == name => (NodeKind::Array, dtype.clone()),
-                _ => {
-                    let dtype = name.parse::<DType>().map_err(|error| error.to_string())?;
-                    *known = Some((name.to_owned(), dtype.clone()));
-                    (NodeKind::Array, dtype)
-                }
-            },
+        let kind = match self.dtypes.value(row) {
+            "group" => NodeKind::Group,
+            "none" => NodeKind::Store,
+            _ => NodeKind::Array,
         };
-        let dims = span(self.dims.list, row)?;
-        let attrs = span(self.attrs, row)?;
-        let packings = self.packings.filter(|packings| !packings.is_null(row));
-        let meta = ArrayMeta {
-            id: self.ids.value(row),
-            name: self.names.value(row).to_owned(),
-            kind,
-            dtype,
-            shape: self.shapes.get(row)?.ok_or("no `shape`")?,
-            chunk: self.chunks.get(row)?.ok_or("no `chunk_shape`")?,
-            dims: dims.map(|axis| self.dims.values.value(axis).to_owned()).collect(),
-            fill: (!self.fills.is_null(row)).then(|| self.fills.value(row).to_vec()),
-            attrs: Attrs::stored(&self.table, attrs.start, attrs.end)?,
-            packing: packings.map(|packings| packings.value(row).to_owned()),
-            nullable: self.nullable.is_some_and(|nullable| nullable.value(row)),
+        let (form, chunks) = match known.as_ref().filter(|known| self.is_like(row, known.row)) {
+            Some(known) => (Arc::clone(&known.form), known.chunks),
+            None => {
+                let form = self.form(row, kind)?;
+                form.check()?;
+                let chunks = Grid::new(&form.shape, &form.chunk).map_or(0, |grid| grid.total());
+                let form = Arc::new(form);
+                *known = Some(Known { row, form: Arc::clone(&form), chunks });
+                (form, chunks)
+            }
         };
-        meta.check()?;
+        let attrs = self.entries.attrs(span(self.attrs, row)?)?;
+        let name = self.names.value(row).to_owned();
+        let meta = ArrayMeta { id: self.ids.value(row), name, kind, attrs, form };
         if meta.nullable && kind != NodeKind::Array {
             return Err(format!("`{}` is no array and nullable", meta.name));
         }
@@ -377,19 +421,71 @@ impl<'a> Columns<'a> {
         if (kind == NodeKind::Store) != (meta.id == 0) || named == (kind == NodeKind::Store) {
             return Err(format!("array id {} with name `{}`", meta.id, meta.name));
         }
-        let clip = self.clips.get(row)?;
+        let clip = self.clips.get(row)?.map(<[u64]>::to_vec);
         if clip.as_ref().is_some_and(|clip| clip.len() != meta.shape.len()) {
             return Err("`clip` has another number of axes than the array".to_owned());
         }
         let chunks_written = self.written.value(row);
-        let total = meta.grid().map_or(0, |grid| grid.total());
-        if chunks_written > total {
-            return Err(format!("{chunks_written} chunks were written of {total}"));
+        if chunks_written > chunks {
+            return Err(format!("{chunks_written} chunks were written of {chunks}"));
         }
         let through = self.through.filter(|through| !through.is_null(row));
         let through = through.map(|through| through.value(row));
         Ok(CatalogueRow { meta: Arc::new(meta), deleted, clip, chunks_written, through })
     }
+
+    fn form(&self, row: usize, kind: NodeKind) -> Check<Form> {
+        let dtype = match kind {
+            NodeKind::Array => {
+                self.dtypes.value(row).parse().map_err(|error: ArrayError| error.to_string())?
+            }
+            NodeKind::Group | NodeKind::Store => DType::UInt8,
+        };
+        let dims = span(self.dims.list, row)?;
+        let packings = self.packings.filter(|packings| !packings.is_null(row));
+        Ok(Form {
+            dtype,
+            shape: self.shapes.get(row)?.ok_or("no `shape`")?.to_vec(),
+            chunk: self.chunks.get(row)?.ok_or("no `chunk_shape`")?.to_vec(),
+            dims: dims.map(|axis| self.dims.values.value(axis).to_owned()).collect(),
+            fill: (!self.fills.is_null(row)).then(|| self.fills.value(row).to_vec()),
+            packing: packings.map(|packings| packings.value(row).to_owned()),
+            nullable: self.is_nullable(row),
+        })
+    }
+
+    fn is_nullable(&self, row: usize) -> bool {
+        self.nullable.is_some_and(|nullable| nullable.value(row))
+    }
+
+    /// Whether two rows have the same form.
+    fn is_like(&self, row: usize, other: usize) -> bool {
+        let same = |lists: &Lists<'_, UInt64Array>| matches!((lists.get(row), lists.get(other)), (Ok(one), Ok(other)) if one == other);
+        let dims = |row| {
+            let span = span(self.dims.list, row).ok()?;
+            Some(span.map(|axis| self.dims.values.value(axis)))
+        };
+        let fill = |row| (!self.fills.is_null(row)).then(|| self.fills.value(row));
+        let packing = |row| {
+            let packings = self.packings.filter(|packings| !packings.is_null(row));
+            packings.map(|packings| packings.value(row))
+        };
+        self.dtypes.value(row) == self.dtypes.value(other)
+            && same(&self.shapes)
+            && same(&self.chunks)
+            && dims(row).zip(dims(other)).is_some_and(|(one, other)| one.eq(other))
+            && fill(row) == fill(other)
+            && packing(row) == packing(other)
+            && self.is_nullable(row) == self.is_nullable(other)
+    }
+}
+
+/// What was made of a row before.
+struct Known {
+    row: usize,
+    form: Arc<Form>,
+    /// Chunks of its grid.
+    chunks: u64,
 }
 
 /// Types are the same if they differ in nothing but whether nulls are allowed.
@@ -446,6 +542,34 @@ mod tests {
         let bytes = Bytes::from(encode(&rows()).unwrap());
         assert_eq!(decode("x", bytes).unwrap(), rows());
         assert!(decode("x", Bytes::from(encode(&[]).unwrap())).unwrap().is_empty());
+    }
+
+    #[test]
+    fn rows_that_are_alike_share_what_they_have_in_common() {
+        let row = |id: u64, unit: &str| {
+            let spec = ArraySpec::new(DType::Int16, &[4]).attr("unit", unit).attr("z", 1_i64);
+            CatalogueRow {
+                meta: Arc::new(ArrayMeta::define(id, &format!("a{id}"), spec).unwrap()),
+                deleted: false,
+                clip: None,
+                chunks_written: 1,
+                through: None,
+            }
+        };
+        let mut all = vec![row(3, "mm"), row(4, "s"), rows().remove(0), row(5, "mm")];
+        all[2].meta = Arc::new(ArrayMeta { id: 9, ..ArrayMeta::clone(&all[2].meta) });
+        let back = decode("x", Bytes::from(encode(&all).unwrap())).unwrap();
+        assert_eq!(back, all);
+        assert!(Arc::ptr_eq(&back[0].meta.form, &back[1].meta.form));
+        let mut own = ArrayMeta::clone(&back[0].meta);
+        own.shape[0] = 2;
+        assert_eq!(back[0].meta.shape, [4]);
+        let found = Rows::new(back).unwrap();
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), [3, 4, 5, 9]);
+        assert_eq!(found.get(&9).unwrap().meta.name, "ct/volume");
+        assert!(found.get(&6).is_none() && found.get(&1).is_none());
+        all.push(row(3, "mm"));
+        assert_eq!(Rows::new(all).unwrap_err(), 3);
     }
 
     #[test]

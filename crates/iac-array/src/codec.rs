@@ -273,6 +273,35 @@ impl BlockCodec {
         Ok(bytes)
     }
 
+    /// The same into memory that is there, whatever is in it.
+    pub(crate) fn decode_into(
+        &self,
+        object: &str,
+        stored: &[u8],
+        raw_length: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let codec = self.codec()?;
+        if codec.kind() == CodecKind::Image || !self.filters.is_empty() {
+            *out = self.decode(object, stored, raw_length)?;
+            return Ok(());
+        }
+        out.clear();
+        let limits = Limits::default().with_max_decoded_bytes(u64::from(raw_length));
+        let decoded = codec.decode_bytes_append(stored, out, &limits);
+        decoded.map_err(|error| {
+            ArrayError::corrupt(object, format!("a block cannot be decoded: {error}"))
+        })?;
+        if u64_len(out.len()) != u64::from(raw_length) {
+            let found = out.len();
+            return Err(ArrayError::corrupt(
+                object,
+                format!("a block decodes to {found} bytes instead of {raw_length}"),
+            ));
+        }
+        Ok(())
+    }
+
     fn codec(&self) -> Result<&Codec> {
         let name = || ArrayError::UnknownCodec { name: self.spec.name().to_owned() };
         self.codec.as_ref().ok_or_else(name)

@@ -160,15 +160,17 @@ impl ArrayStore {
             }
         }
         // Joining down to the oldest layer leaves no row of an array that was deleted.
-        let gone = self.pending.iter().find(|(id, _)| {
-            base.catalogue.nodes.contains_key(id) && !top.catalogue.nodes.contains_key(id)
-        });
+        let ids = |inner: &Inner| -> HashSet<u64> {
+            inner.catalogue.nodes().iter().map(|meta| meta.id).collect()
+        };
+        let (before, now) = (ids(base), ids(top));
+        let gone = self.pending.iter().find(|(id, _)| before.contains(id) && !now.contains(id));
         if let Some((_, held)) = gone {
             return Some(shown(&held.meta.name));
         }
         let taken = |name: &&&str| {
-            let id = top.catalogue.by_name.get(**name);
-            id.is_some_and(|id| !self.pending.get(id).is_some_and(|held| held.deleted))
+            let taken = top.catalogue.get(name);
+            taken.is_some_and(|meta| !self.pending.get(&meta.id).is_some_and(|held| held.deleted))
         };
         new_names.iter().find(taken).map(|name| shown(name))
     }
@@ -184,12 +186,17 @@ impl Inner {
             *sum = sum.saturating_add(row.chunks_written);
         }
         let (mut all, mut dead) = (0_u64, 0_u64);
-        for (id, written) in written {
-            let node = self.catalogue.nodes.get(&id);
-            let most = node.and_then(|meta| meta.grid().ok()).map_or(0, |grid| grid.total());
+        let mut count = |written: u64, most: u64| {
             all = all.saturating_add(written);
             dead = dead.saturating_add(written.saturating_sub(most));
+        };
+        for meta in self.catalogue.nodes() {
+            if let Some(written) = written.remove(&meta.id) {
+                count(written, meta.grid().map_or(0, |grid| grid.total()));
+            }
         }
+        // What is left is of arrays that are deleted.
+        written.into_values().for_each(|written| count(written, 0));
         dead > all / 4
     }
 }

@@ -69,6 +69,11 @@ impl Selection {
         Ok(selection)
     }
 
+    /// All of an array of this shape.
+    pub(crate) fn whole(shape: &[u64]) -> Self {
+        Self { start: vec![0; shape.len()], count: shape.to_vec(), step: vec![1; shape.len()] }
+    }
+
     /// Elements selected.
     pub(crate) fn elements(&self) -> Result<u64> {
         product(&self.count).ok_or(ArrayError::TooLarge {
@@ -91,7 +96,7 @@ impl Selection {
     }
 
     /// For one axis, the first and the end of the `k` whose elements lie in `from..end`.
-    fn within(&self, axis: usize, from: u64, end: u64) -> (u64, u64) {
+    pub(crate) fn within(&self, axis: usize, from: u64, end: u64) -> (u64, u64) {
         let at = |values: &[u64], other| values.get(axis).copied().unwrap_or(other);
         let (start, count, step) = (at(&self.start, 0), at(&self.count, 0), at(&self.step, 1));
         let first = from.saturating_sub(start).div_ceil(step.max(1)).min(count);
@@ -118,81 +123,66 @@ impl Selection {
         mut run: impl FnMut(u64, u64, u64) -> Result<()>,
     ) -> Result<()> {
         let rank = self.start.len();
-        let mut ranges = Vec::with_capacity(rank);
-        for axis in 0..rank {
-            let origin = origin.get(axis).copied().unwrap_or(0);
-            let end = origin.saturating_add(visible.get(axis).copied().unwrap_or(0));
-            let (first, last) = self.within(axis, origin, end);
+        let (mut source, mut target) = (0_u64, 0_u64);
+        let (mut source_stride, mut target_stride) = (1_u64, 1_u64);
+        // Elements that follow each other on both sides, and the axes around them, innermost first.
+        let mut length = 1_u64;
+        let mut around: Vec<Axis> = Vec::with_capacity(rank);
+        for axis in (0..rank).rev() {
+            let at = |values: &[u64]| values.get(axis).copied().unwrap_or(0);
+            let (from, step) = (at(origin), at(&self.step));
+            let (first, last) = self.within(axis, from, from.saturating_add(at(visible)));
             if first == last {
                 return Ok(());
             }
-            ranges.push((first, last));
-        }
-        let strides = strides(extents);
-        let targets = strides_of(&self.count);
-        let Some(inner) = rank.checked_sub(1) else {
-            return run(0, 0, 1);
-        };
-        let mut at: Vec<u64> = ranges.iter().map(|range| range.0).collect();
-        loop {
-            let (mut source, mut target) = (0_u64, 0_u64);
-            for axis in 0..rank {
-                let k = at.get(axis).copied().unwrap_or(0);
-                let of = |values: &[u64]| values.get(axis).copied().unwrap_or(0);
-                let position = of(&self.start)
-                    .saturating_add(k.saturating_mul(of(&self.step)))
-                    .saturating_sub(of(origin));
-                source = source.saturating_add(position.saturating_mul(of(&strides)));
-                target = target.saturating_add(k.saturating_mul(of(&targets)));
-            }
-            let (first, last) = ranges.get(inner).copied().unwrap_or((0, 0));
-            let step = self.step.get(inner).copied().unwrap_or(1);
-            if step == 1 {
-                run(source, target, last.saturating_sub(first))?;
-            } else {
-                for k in 0..last.saturating_sub(first) {
-                    run(
-                        source.saturating_add(k.saturating_mul(step)),
-                        target.saturating_add(k),
-                        1,
-                    )?;
+            let position =
+                at(&self.start).saturating_add(first.saturating_mul(step)).saturating_sub(from);
+            source = source.saturating_add(position.saturating_mul(source_stride));
+            target = target.saturating_add(first.saturating_mul(target_stride));
+            let here = Axis {
+                count: last.saturating_sub(first),
+                source: source_stride.saturating_mul(step),
+                target: target_stride,
+                at: 0,
+            };
+            if here.count > 1 {
+                if around.is_empty() && here.source == length && here.target == length {
+                    length = length.saturating_mul(here.count);
+                } else {
+                    around.push(here);
                 }
             }
-            if !next(&mut at, &ranges, inner) {
-                return Ok(());
+            source_stride = source_stride.saturating_mul(at(extents));
+            target_stride = target_stride.saturating_mul(at(&self.count));
+        }
+        loop {
+            run(source, target, length)?;
+            let mut inner = around.iter_mut();
+            loop {
+                let Some(axis) = inner.next() else {
+                    return Ok(());
+                };
+                axis.at = axis.at.saturating_add(1);
+                if axis.at < axis.count {
+                    source = source.saturating_add(axis.source);
+                    target = target.saturating_add(axis.target);
+                    break;
+                }
+                let back = axis.count.saturating_sub(1);
+                source = source.saturating_sub(back.saturating_mul(axis.source));
+                target = target.saturating_sub(back.saturating_mul(axis.target));
+                axis.at = 0;
             }
         }
     }
 }
 
-/// Counts up the axes before `inner`; false at the end.
-fn next(at: &mut [u64], ranges: &[(u64, u64)], inner: usize) -> bool {
-    for axis in (0..inner).rev() {
-        let (Some(at), Some((first, last))) = (at.get_mut(axis), ranges.get(axis)) else {
-            return false;
-        };
-        *at = at.saturating_add(1);
-        if *at < *last {
-            return true;
-        }
-        *at = *first;
-    }
-    false
-}
-
-fn strides(extents: &[u64]) -> Vec<u64> {
-    strides_of(extents)
-}
-
-/// Elements from one position to the next along each axis, row-major.
-fn strides_of(extents: &[u64]) -> Vec<u64> {
-    let mut strides = vec![1_u64; extents.len()];
-    let mut stride = 1_u64;
-    for (slot, extent) in strides.iter_mut().zip(extents).rev() {
-        *slot = stride;
-        stride = stride.saturating_mul(*extent);
-    }
-    strides
+/// An axis along which runs repeat: how often, how far apart on either side, and where they are.
+struct Axis {
+    count: u64,
+    source: u64,
+    target: u64,
+    at: u64,
 }
 
 /// The grid of chunks that covers an array.
@@ -343,6 +333,73 @@ fn too_many(found: u64) -> ArrayError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Pairs of positions, element by element.
+    fn pairs(
+        selection: &Selection,
+        origin: &[u64],
+        extents: &[u64],
+        visible: &[u64],
+    ) -> Vec<(u64, u64)> {
+        let mut pairs = Vec::new();
+        for number in 0..selection.elements().unwrap() {
+            let mut rest = number;
+            let (mut source, mut stride, mut inside) = (0, 1, true);
+            for axis in (0..extents.len()).rev() {
+                let k = rest % selection.count[axis];
+                rest /= selection.count[axis];
+                let at = selection.start[axis] + k * selection.step[axis];
+                inside &= at >= origin[axis] && at < origin[axis] + visible[axis];
+                source += at.wrapping_sub(origin[axis]).wrapping_mul(stride);
+                stride *= extents[axis];
+            }
+            if inside {
+                pairs.push((source, number));
+            }
+        }
+        pairs
+    }
+
+    #[test]
+    fn runs_are_what_going_element_by_element_gives_and_as_long_as_they_can_be() {
+        let mut state = 5_u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..2000 {
+            let rank = usize::try_from(random(4)).unwrap();
+            let mut values = |least: u64, below: u64| -> Vec<u64> {
+                (0..rank).map(|_| least + random(below)).collect()
+            };
+            let (origin, extents) = (values(0, 4), values(1, 4));
+            let cut = values(0, 3);
+            let visible: Vec<u64> = extents
+                .iter()
+                .zip(cut)
+                .map(|(extent, cut)| extent.saturating_sub(cut / 2))
+                .collect();
+            let selection =
+                Selection { start: values(0, 5), count: values(1, 5), step: values(1, 2) };
+            let expected = pairs(&selection, &origin, &extents, &visible);
+            let mut found = Vec::new();
+            let run = |source: u64, target: u64, length: u64| {
+                found.extend((0..length).map(|at| (source + at, target + at)));
+                Ok(())
+            };
+            selection.runs(&origin, &extents, &visible, run).unwrap();
+            assert_eq!(found, expected, "{selection:?} {origin:?} {extents:?} {visible:?}");
+        }
+        let mut runs = 0;
+        let all = Selection::whole(&[6, 4, 5]);
+        let count = |_: u64, _: u64, length: u64| {
+            runs += length;
+            assert_eq!(length, 40);
+            Ok(())
+        };
+        all.runs(&[2, 0, 0], &[2, 4, 5], &[2, 4, 5], count).unwrap();
+        assert_eq!(runs, 40);
+    }
 
     #[test]
     fn numbers_and_coordinates_are_inverse_and_end_with_the_grid() {

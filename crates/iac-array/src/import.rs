@@ -115,7 +115,7 @@ fn refuse_known(base: &Inner, new: &Inner) -> Result<()> {
         for (id, row) in &layer.rows {
             let name = row.meta.name.as_str();
             let known = base.layers.iter().any(|layer| layer.rows.contains_key(id));
-            if known || base.catalogue.by_name.contains_key(name) {
+            if known || base.catalogue.get(name).is_some() {
                 return match name {
                     "" => exists("store with attributes of its own, as the file has them,", "*"),
                     name => exists("array", name),

@@ -1,6 +1,6 @@
 //! The index table of a layer: one row for each chunk, and the directory of its batches.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::builder::{BinaryBuilder, UInt8Builder, UInt32Builder, UInt64Builder};
 use arrow_array::cast::AsArray;
@@ -207,6 +207,19 @@ pub(crate) struct Batch {
     nulls: Option<UInt32Array>,
 }
 
+/// The schema message that stands in front of all batches, made once for each of both forms.
+fn head(validity: bool) -> Result<&'static [u8]> {
+    static HEADS: [OnceLock<Vec<u8>>; 2] = [OnceLock::new(), OnceLock::new()];
+    let [plain, nullable] = &HEADS;
+    let head = if validity { nullable } else { plain };
+    if let Some(head) = head.get() {
+        return Ok(head);
+    }
+    let mut made = crate::stream::encode(&schema(validity), &[])?;
+    made.bytes.truncate(usize::try_from(made.schema_bytes).unwrap_or(usize::MAX));
+    Ok(head.get_or_init(|| made.bytes))
+}
+
 /// Decodes one batch from its bytes alone: the schema is that of the layout version.
 pub(crate) fn decode_batch(
     object: &str,
@@ -224,11 +237,10 @@ pub(crate) fn decode_batch(
             place.offset, place.crc32
         )));
     }
-    let head = crate::stream::encode(&schema(validity), &[])?;
-    let head = usize::try_from(head.schema_bytes)
-        .ok()
-        .and_then(|end| head.bytes.get(..end).map(<[u8]>::to_vec));
-    let mut stream = head.unwrap_or_default();
+    let head = head(validity)?;
+    let room = head.len().saturating_add(bytes.len()).saturating_add(END.len());
+    let mut stream = Vec::with_capacity(room);
+    stream.extend_from_slice(head);
     stream.extend_from_slice(bytes);
     stream.extend_from_slice(&END);
     let table = TableStream::parse(Bytes::from(stream), TableKind::Index)
@@ -351,16 +363,26 @@ impl Batch {
 
     /// The row of a chunk.
     pub(crate) fn find(&self, key: (u64, u64)) -> Option<ChunkRow> {
+        self.row(self.position(key)?)
+    }
+
+    /// The number of the row of a chunk.
+    pub(crate) fn position(&self, key: (u64, u64)) -> Option<usize> {
         let (mut from, mut end) = (0, self.len());
         while from < end {
             let middle = from.midpoint(end);
             match self.key(middle)?.cmp(&key) {
                 std::cmp::Ordering::Less => from = middle.saturating_add(1),
-                std::cmp::Ordering::Equal => return self.row(middle),
+                std::cmp::Ordering::Equal => return Some(middle),
                 std::cmp::Ordering::Greater => end = middle,
             }
         }
         None
+    }
+
+    /// The block of a row and the place in it, if the row has bytes.
+    pub(crate) fn data(&self, row: usize) -> Option<(Block, u32, u32)> {
+        if *self.kinds.get(row)? == 0 { self.block(row) } else { None }
     }
 
     /// The numbers of the rows of an array.

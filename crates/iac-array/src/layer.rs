@@ -1,7 +1,5 @@
 //! Layer files: built from rows and blocks, opened from their first bytes.
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
 use iac_codec::Registry;
 use iac_format::{
@@ -10,7 +8,7 @@ use iac_format::{
 };
 use serde_json::{Map, Value};
 
-use crate::catalogue::{self, CatalogueRow};
+use crate::catalogue::{self, CatalogueRow, Rows};
 use crate::codec::BlockCodec;
 use crate::error::{ArrayError, Result, u64_len};
 use crate::index::{self, BatchPlace, ChunkRow, MAX_BATCHES};
@@ -180,7 +178,7 @@ pub(crate) struct Layer {
     pub(crate) checksums: Checksums,
     pub(crate) codecs: Vec<BlockCodec>,
     pub(crate) batches: Vec<BatchPlace>,
-    pub(crate) rows: HashMap<u64, CatalogueRow>,
+    pub(crate) rows: Rows,
     /// Whether it has the feature `validity`.
     pub(crate) validity: bool,
 }
@@ -255,15 +253,9 @@ pub(crate) fn open(
             rows.len()
         )));
     }
-    let mut by_id = HashMap::with_capacity(rows.len());
-    for row in rows {
-        let id = row.meta.id;
-        if by_id.insert(id, row).is_some() {
-            return Err(corrupt(format!("array {id:016x} has two rows")));
-        }
-    }
+    let rows = Rows::new(rows).map_err(|id| corrupt(format!("array {id:016x} has two rows")))?;
     let object = object.to_owned();
-    Ok(Layer { id, object, layout, checksums, codecs, batches, rows: by_id, validity })
+    Ok(Layer { id, object, layout, checksums, codecs, batches, rows, validity })
 }
 
 /// Refuses what a newer writer declares as needed for reading; whether `validity` is.

@@ -1,6 +1,8 @@
 //! What an array is: the request that defines it and the facts that are stored.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use crate::attr::Attr;
 use crate::attrs::Attrs;
@@ -127,16 +129,39 @@ pub struct ArrayMeta {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) kind: NodeKind,
+    pub(crate) attrs: Attrs,
+    /// Shared by the arrays of a layer that are alike, as most are.
+    pub(crate) form: Arc<Form>,
+}
+
+/// What an array's elements are and how they lie, apart from its name and attributes.
+#[doc(hidden)]
+#[derive(Debug, Clone, PartialEq)]
+pub struct Form {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<u64>,
     pub(crate) chunk: Vec<u64>,
     pub(crate) dims: Vec<String>,
     pub(crate) fill: Option<Vec<u8>>,
-    pub(crate) attrs: Attrs,
     /// How chunks are packed, as a text; as the writer's options say where there is none.
     pub(crate) packing: Option<String>,
     /// Whether elements can be null.
     pub(crate) nullable: bool,
+}
+
+impl Deref for ArrayMeta {
+    type Target = Form;
+
+    fn deref(&self) -> &Form {
+        &self.form
+    }
+}
+
+impl DerefMut for ArrayMeta {
+    /// Of a form that is shared, the array gets its own.
+    fn deref_mut(&mut self) -> &mut Form {
+        Arc::make_mut(&mut self.form)
+    }
 }
 
 impl ArrayMeta {
@@ -154,15 +179,17 @@ impl ArrayMeta {
             id,
             name: name.to_owned(),
             kind: NodeKind::Array,
-            dtype: spec.dtype,
-            shape: spec.shape,
-            chunk,
-            dims,
-            // Zero is what there is without a fill value, but for arrays where that is null.
-            fill: fill.filter(|fill| spec.nullable || fill.iter().any(|byte| *byte != 0)),
             attrs: spec.attrs.into(),
-            packing: spec.packing,
-            nullable: spec.nullable,
+            form: Arc::new(Form {
+                dtype: spec.dtype,
+                shape: spec.shape,
+                chunk,
+                dims,
+                // Zero is what there is without a fill value, but for arrays where that is null.
+                fill: fill.filter(|fill| spec.nullable || fill.iter().any(|byte| *byte != 0)),
+                packing: spec.packing,
+                nullable: spec.nullable,
+            }),
         };
         meta.check().map_err(ArrayError::argument)?;
         meta.check_chunk_bytes()?;
@@ -174,32 +201,14 @@ impl ArrayMeta {
             id,
             name: name.to_owned(),
             kind,
-            dtype: DType::UInt8,
-            shape: Vec::new(),
-            chunk: Vec::new(),
-            dims: Vec::new(),
-            fill: None,
             attrs: Attrs::default(),
-            packing: None,
-            nullable: false,
+            form: Arc::new(Form::default()),
         }
     }
 
     /// What holds for every array, whether a caller or a file describes it.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
-        Grid::new(&self.shape, &self.chunk).map_err(|error| error.to_string())?;
-        if self.dims.len() != self.shape.len() {
-            return Err(format!("{} names for {} axes", self.dims.len(), self.shape.len()));
-        }
-        let width = self.dtype.width();
-        if let (Some(width), Some(fill)) = (width, &self.fill)
-            && fill.len() != width
-        {
-            return Err(format!("a fill value of {} bytes for `{}`", fill.len(), self.dtype));
-        }
-        if let Some(fill) = &self.fill {
-            crate::data::check_element(&self.dtype, fill)?;
-        }
+        self.form.check()?;
         self.attrs.check()
     }
 
@@ -263,7 +272,7 @@ impl ArrayMeta {
 
     /// The type of its elements.
     #[must_use]
-    pub const fn dtype(&self) -> &DType {
+    pub fn dtype(&self) -> &DType {
         &self.dtype
     }
 
@@ -287,7 +296,7 @@ impl ArrayMeta {
 
     /// Whether elements can be null.
     #[must_use]
-    pub const fn is_nullable(&self) -> bool {
+    pub fn is_nullable(&self) -> bool {
         self.nullable
     }
 
@@ -308,6 +317,40 @@ impl ArrayMeta {
     #[must_use]
     pub fn attr(&self, key: &str) -> Option<Attr> {
         self.attrs.get(key)
+    }
+}
+
+impl Default for Form {
+    /// That of a group, which has no elements.
+    fn default() -> Self {
+        Self {
+            dtype: DType::UInt8,
+            shape: Vec::new(),
+            chunk: Vec::new(),
+            dims: Vec::new(),
+            fill: None,
+            packing: None,
+            nullable: false,
+        }
+    }
+}
+
+impl Form {
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+        Grid::new(&self.shape, &self.chunk).map_err(|error| error.to_string())?;
+        if self.dims.len() != self.shape.len() {
+            return Err(format!("{} names for {} axes", self.dims.len(), self.shape.len()));
+        }
+        let width = self.dtype.width();
+        if let (Some(width), Some(fill)) = (width, &self.fill)
+            && fill.len() != width
+        {
+            return Err(format!("a fill value of {} bytes for `{}`", fill.len(), self.dtype));
+        }
+        if let Some(fill) = &self.fill {
+            crate::data::check_element(&self.dtype, fill)?;
+        }
+        Ok(())
     }
 }
 

@@ -10,7 +10,6 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
 use crate::data::{ArrayData, Scalar};
@@ -309,18 +308,18 @@ impl ArrayMeta {
     }
 
     /// The elements of a chunk, which have one width, out of its bytes; these are checked.
-    pub(crate) fn decode_fixed(&self, bytes: Bytes, elements: u64) -> Check<Bytes> {
+    pub(crate) fn decode_fixed<'b>(&self, bytes: &'b [u8], elements: u64) -> Check<Cow<'b, [u8]>> {
         if !self.nullable {
-            check_fixed(&self.dtype, &bytes, elements)?;
-            return Ok(bytes);
+            check_fixed(&self.dtype, bytes, elements)?;
+            return Ok(Cow::Borrowed(bytes));
         }
-        let (bits, rest) = split(&bytes, elements)?;
+        let (bits, rest) = split(bytes, elements)?;
         check_fixed(&self.dtype, rest, elements)?;
         let plain = Values::Fixed(rest.to_vec());
         let values = joined(&plain, self.dtype.width(), |at| is_set(bits, at));
         match values.map_err(|error| error.to_string())? {
-            Values::Fixed(bytes) => Ok(Bytes::from(bytes)),
-            Values::Variable(_) => Ok(Bytes::new()),
+            Values::Fixed(bytes) => Ok(Cow::Owned(bytes)),
+            Values::Variable(_) => Ok(Cow::default()),
         }
     }
 
@@ -405,16 +404,16 @@ mod tests {
         let bytes = meta.encode(&values).unwrap();
         assert_eq!(bytes.len(), 2 + 20);
         assert_eq!(bytes[..6], [0b0110_1101, 0b11, 0, 1, 0, 0]);
-        let back = meta.decode_fixed(Bytes::from(bytes.clone()), 10).unwrap();
-        assert_eq!(back, values.fixed());
+        let back = meta.decode_fixed(&bytes, 10).unwrap();
+        assert_eq!(&*back, values.fixed());
         let (there, nulls) = meta.present(&bytes).unwrap();
         assert_eq!((there.len(), nulls), (14, 3));
         for cut in 0..bytes.len() {
-            assert!(meta.decode_fixed(Bytes::from(bytes[..cut].to_vec()), 10).is_err());
+            assert!(meta.decode_fixed(&bytes[..cut], 10).is_err());
         }
         let mut wild = bytes;
         wild[1] |= 4;
-        assert!(meta.decode_fixed(Bytes::from(wild), 10).is_err());
+        assert!(meta.decode_fixed(&wild, 10).is_err());
     }
 
     #[test]
@@ -422,8 +421,8 @@ mod tests {
         let meta = meta(DType::Bool, 3);
         // The second element is null and its byte is one.
         let chunk = vec![0b101, 1, 1, 0];
-        let back = meta.decode_fixed(Bytes::from(chunk), 3).unwrap();
-        assert_eq!(back, [1, 1, 0, 0, 1, 0].as_slice());
+        let back = meta.decode_fixed(&chunk, 3).unwrap();
+        assert_eq!(&*back, [1, 1, 0, 0, 1, 0].as_slice());
         let texts = ArrayData::from_texts(&[3], ["a", "secret", ""]).unwrap();
         let texts = texts.with_validity(&array![true, false, true]).unwrap();
         assert_eq!(texts.text_options().unwrap(), [Some("a"), None, Some("")]);

@@ -67,7 +67,7 @@ impl SpooledChunk {
         let (bytes, elements) = (block.slice(from..end), product(extents).unwrap_or(u64::MAX));
         match meta.dtype.width() {
             Some(_) => {
-                meta.decode_fixed(bytes, elements).map(|bytes| Values::Fixed(bytes.to_vec()))
+                meta.decode_fixed(&bytes, elements).map(|bytes| Values::Fixed(bytes.into_owned()))
             }
             None => meta.decode_variable(&bytes, elements).map(Values::Variable),
         }

@@ -1,21 +1,26 @@
 //! One version of a store, which never changes.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 
 use crate::attr::Attr;
+use crate::attrs::WantedKey;
 use crate::backend::{Backend, CONCURRENCY};
+use crate::catalogue::CatalogueRow;
 use crate::data::ArrayData;
 use crate::error::{ArrayError, Result};
 use crate::grid::Selection;
 use crate::layer::{self, Layer, LayerId};
 use crate::manifest::{LayerEntry, Manifest};
 use crate::meta::{ArrayMeta, NodeKind};
-use crate::read::Request;
+use crate::read::{Request, Trails};
 
 /// A version of a store: arrays, attributes and elements as they were when it was published.
 ///
@@ -34,18 +39,59 @@ pub(crate) struct Inner {
     pub(crate) layers: Vec<Arc<Layer>>,
     pub(crate) paths: Vec<Path>,
     pub(crate) catalogue: Catalogue,
+    pub(crate) trails: Trails,
 }
 
 /// The newest row of every array that is there.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Catalogue {
-    pub(crate) by_name: BTreeMap<String, u64>,
-    pub(crate) nodes: HashMap<u64, Arc<ArrayMeta>>,
+    /// Sorted by name.
+    nodes: Vec<Arc<ArrayMeta>>,
+    /// The same by a table, once enough of them were looked for.
+    by_name: OnceLock<HashSet<Named>>,
+    searches: Arc<AtomicUsize>,
 }
 
+/// Lookups that search the sorted names: who wants a few arrays needs no table of all.
+const SEARCHES: usize = 64;
+
+/// An array that is known by its name.
+#[derive(Debug, Clone)]
+struct Named(Arc<ArrayMeta>);
+
+impl Borrow<str> for Named {
+    fn borrow(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl Hash for Named {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name.as_str().hash(state);
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for Named {}
+
 impl Catalogue {
+    /// What has this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<ArrayMeta>> {
-        self.nodes.get(self.by_name.get(name)?)
+        if self.by_name.get().is_none() && self.searches.fetch_add(1, Ordering::Relaxed) < SEARCHES
+        {
+            let at = self.nodes.binary_search_by(|node| node.name.as_str().cmp(name)).ok()?;
+            return self.nodes.get(at);
+        }
+        if self.by_name.get().is_none() {
+            // Made before it is set: nobody ever waits for it, a forked child least of all.
+            drop(self.by_name.set(self.nodes.iter().cloned().map(Named).collect()));
+        }
+        self.by_name.get()?.get(name).map(|named| &named.0)
     }
 
     /// An array, or an error that says there is none of this name.
@@ -54,36 +100,41 @@ impl Catalogue {
         found.ok_or_else(|| ArrayError::no_array(name))
     }
 
+    /// Arrays, groups and the row of the store, sorted by name.
+    pub(crate) fn nodes(&self) -> &[Arc<ArrayMeta>] {
+        &self.nodes
+    }
+
     fn of(layers: &[Arc<Layer>]) -> Result<Self> {
-        let nodes: HashMap<u64, Arc<ArrayMeta>> = if let [layer] = layers {
-            let rows = layer.rows.iter().filter(|(_, row)| !row.deleted);
-            rows.map(|(id, row)| (*id, Arc::clone(&row.meta))).collect()
-        } else {
-            let mut newest: HashMap<u64, (bool, &Arc<ArrayMeta>)> = HashMap::new();
-            for layer in layers {
-                for (id, row) in &layer.rows {
-                    newest.insert(*id, (row.deleted, &row.meta));
-                }
+        // By id, older rows first: runs that are sorted already, and mostly the order of names.
+        let mut rows: Vec<&CatalogueRow> =
+            layers.iter().flat_map(|layer| layer.rows.iter().map(|(_, row)| row)).collect();
+        if layers.len() > 1 {
+            rows.sort_by_key(|row| row.meta.id);
+        }
+        let mut nodes: Vec<Arc<ArrayMeta>> = Vec::with_capacity(rows.len());
+        for (at, row) in rows.iter().enumerate() {
+            let newer = at.checked_add(1).and_then(|next| rows.get(next));
+            if !row.deleted && newer.is_none_or(|newer| newer.meta.id != row.meta.id) {
+                nodes.push(Arc::clone(&row.meta));
             }
-            let rows = newest.into_iter().filter(|(_, (deleted, _))| !deleted);
-            rows.map(|(id, (_, meta))| (id, Arc::clone(meta))).collect()
-        };
-        let mut names: Vec<(&str, u64)> =
-            nodes.iter().map(|(id, meta)| (meta.name.as_str(), *id)).collect();
-        names.sort_unstable();
-        for pair in names.windows(2) {
-            if let [(name, id), (other_name, other)] = pair
-                && name == other_name
+        }
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
+        for pair in nodes.windows(2) {
+            if let [one, other] = pair
+                && one.name == other.name
             {
                 return Err(ArrayError::corrupt(
                     "catalogue",
-                    format!("`{name}` is the name of {other:016x} and of {id:016x}"),
+                    format!(
+                        "`{}` is the name of {:016x} and of {:016x}",
+                        one.name, other.id, one.id
+                    ),
                 ));
             }
         }
-        // Sorted names are put together at once, not searched for one by one.
-        let by_name = names.into_iter().map(|(name, id)| (name.to_owned(), id)).collect();
-        Ok(Self { by_name, nodes })
+        nodes.shrink_to_fit();
+        Ok(Self { nodes, by_name: OnceLock::new(), searches: Arc::default() })
     }
 }
 
@@ -120,7 +171,8 @@ impl Inner {
             other => other?,
         };
         let catalogue = Catalogue::of(&layers)?;
-        Ok(Self { backend: Arc::clone(backend), manifest, layers, paths, catalogue })
+        let trails = Trails::default();
+        Ok(Self { backend: Arc::clone(backend), manifest, layers, paths, catalogue, trails })
     }
 }
 
@@ -171,7 +223,8 @@ impl Snapshot {
 
     /// Names of all arrays and groups, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.inner.catalogue.by_name.keys().map(String::as_str).filter(|name| !name.is_empty())
+        let nodes = self.inner.catalogue.nodes().iter();
+        nodes.map(|meta| meta.name.as_str()).filter(|name| !name.is_empty())
     }
 
     /// What is known of an array or a group.
@@ -192,8 +245,9 @@ impl Snapshot {
 
     /// One attribute of every array and group that has it, by name.
     pub fn attr_column<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a str, Attr)> {
-        let metas = self.names().filter_map(|name| self.inner.catalogue.get(name));
-        metas.filter_map(move |meta| Some((meta.name.as_str(), meta.attr(key)?)))
+        let metas = self.inner.catalogue.nodes().iter().filter(|meta| !meta.name.is_empty());
+        let mut wanted = WantedKey::new(key);
+        metas.filter_map(move |meta| Some((meta.name.as_str(), meta.attrs.find(&mut wanted)?)))
     }
 
     /// Reads a box.
@@ -213,7 +267,16 @@ impl Snapshot {
     /// As [`Snapshot::read`].
     pub async fn read_all(&self, name: &str) -> Result<ArrayData> {
         let meta = self.inner.catalogue.array(name)?;
-        self.read(name, &vec![0; meta.shape.len()], &meta.shape).await
+        if let Some(read) = self.inner.read_warm(meta) {
+            return Ok(read);
+        }
+        let selection = Selection::whole(&meta.shape);
+        read_one(&self.inner, meta, None, selection).await
+    }
+
+    /// A whole array, if that takes no waiting.
+    pub(crate) fn read_now(&self, name: &str) -> Option<ArrayData> {
+        self.inner.read_warm(self.inner.catalogue.array(name).ok()?)
     }
 
     /// Reads `count` elements along each axis, `step` apart.
@@ -294,8 +357,7 @@ pub(crate) async fn read_boxes(inner: &Inner, asked: Vec<Asked<'_>>) -> Result<V
         results.push((meta, selection.count.clone()));
         requests.push(Request { meta, pending, selection, target: values.as_target() });
     }
-    inner.read(&mut requests).await?;
-    drop(requests);
+    inner.read(requests).await?;
     let whole = results.into_iter().zip(values);
     Ok(whole.map(|((meta, shape), values)| ArrayData::of(meta, shape, values)).collect())
 }
@@ -307,7 +369,7 @@ pub(crate) async fn read_one(
     selection: Selection,
 ) -> Result<ArrayData> {
     if pending.is_none()
-        && let Some(read) = inner.read_warm(meta, &selection)
+        && let Some(read) = inner.read_warm_box(meta, &selection)
     {
         return Ok(read);
     }
@@ -343,5 +405,5 @@ pub(crate) async fn read_into(
     out.fill(0);
     crate::data::fill_bytes(out, width, meta.fill.as_deref());
     let target = crate::data::Target::Fixed(out);
-    inner.read(&mut [Request { meta, pending, selection, target }]).await
+    inner.read(vec![Request { meta, pending, selection, target }]).await
 }

@@ -283,7 +283,7 @@ impl ArrayStore {
     /// Names of all arrays and groups, changes included, sorted.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let kept = self.base.inner.catalogue.nodes.values();
+        let kept = self.base.inner.catalogue.nodes().iter();
         let kept = kept.filter(|meta| !self.pending.contains_key(&meta.id)).map(|meta| &meta.name);
         let held = self.pending.values().filter(|held| !held.deleted).map(|held| &held.meta.name);
         let mut names: Vec<String> =
@@ -394,8 +394,16 @@ impl ArrayStore {
     ///
     /// As [`Snapshot::read`].
     pub async fn read_all(&self, name: &str) -> Result<ArrayData> {
+        if let Some(read) = self.read_now(name) {
+            return Ok(read);
+        }
         let shape = self.current_array(name)?.shape.clone();
         self.read(name, &vec![0; shape.len()], &shape).await
+    }
+
+    /// A whole array, if that takes no waiting.
+    pub(crate) fn read_now(&self, name: &str) -> Option<ArrayData> {
+        if self.pending.is_empty() { self.base.read_now(name) } else { None }
     }
 
     /// Reads elements that lie `step` apart, changes included; see [`Snapshot::read_step`].

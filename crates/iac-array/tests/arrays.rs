@@ -501,7 +501,7 @@ fn statistics_of_floats_are_those_of_a_look_at_every_element() {
         let mut store = memory();
         let spec = ArraySpec::new(DType::Float32, &[40]).chunks(&[7]).fill(fill);
         store.define("a", spec).unwrap();
-        let mut model = vec![fill; 40];
+        let mut model = [fill; 40];
         for round in 0..12_u64 {
             let start = (round * 11 % 35) as usize;
             let part: Vec<f32> = (0..5_u64)
@@ -533,6 +533,110 @@ fn statistics_of_floats_are_those_of_a_look_at_every_element() {
             assert_eq!(stats.value_count, values().count() as u64);
             let range = values().reduce(f32::min).zip(values().reduce(f32::max));
             assert_eq!(stats.range, range.map(|(a, b)| (a.into(), b.into())));
+        }
+    }
+}
+
+/// A store of a one-dimensional array whose chunks lie in so many layers.
+fn layered(layers: u64) -> ArrayStore {
+    let mut store = memory();
+    store.define("a", ArraySpec::new(DType::Int32, &[layers * 4]).chunks(&[2])).unwrap();
+    for layer in 0..layers {
+        let at = i32::try_from(layer * 4).unwrap();
+        store.write("a", &[layer * 4], array![at, at + 1, at + 2, at + 3]).unwrap();
+        store.flush().unwrap();
+    }
+    store
+}
+
+#[test]
+fn what_is_known_of_many_layers_is_not_used_for_another_shape_or_version() {
+    let mut store = layered(40);
+    let counted = |end: i32| ArrayData::from((0..end).collect::<ndarray::Array1<i32>>());
+    for _ in 0..2 {
+        assert_eq!(store.read_all("a").unwrap(), counted(160));
+        assert_eq!(store.read("a", &[77], &[1]).unwrap(), array![77_i32].into());
+    }
+    let old = store.snapshot();
+    // Chunks have other places in what is pending, and less of them counts.
+    store.resize("a", &[31]).unwrap();
+    store.resize("a", &[200]).unwrap();
+    let mut cut: Vec<i32> = (0..31).collect();
+    cut.resize(200, 0);
+    let cut = ArrayData::from(ndarray::Array1::from_vec(cut));
+    for _ in 0..2 {
+        assert_eq!(store.read_all("a").unwrap(), cut);
+        assert_eq!(store.read("a", &[190], &[1]).unwrap(), array![0_i32].into());
+        assert_eq!(old.read_all("a").unwrap(), counted(160));
+    }
+    store.flush().unwrap();
+    store.write("a", &[0], array![-1_i32]).unwrap();
+    store.flush().unwrap();
+    assert_eq!(store.read("a", &[0], &[2]).unwrap(), array![-1_i32, 1].into());
+    assert_eq!(store.read("a", &[31], &[2]).unwrap(), array![0_i32, 0].into());
+    assert_eq!(old.read_all("a").unwrap(), counted(160));
+}
+
+#[test]
+fn arrays_are_found_by_name_however_many_were_looked_for() {
+    let mut store = memory();
+    for number in 0..300 {
+        let name = format!("group {}/{number}", number % 7);
+        store.define(&name, ArraySpec::new(DType::Int32, &[2])).unwrap();
+        store.write(&name, &[0], array![number, -number]).unwrap();
+    }
+    store.flush().unwrap();
+    store.delete("group 3/101").unwrap();
+    store.flush().unwrap();
+    let snapshot = store.snapshot();
+    for _ in 0..2 {
+        for number in 0..300 {
+            let name = format!("group {}/{number}", number % 7);
+            if number == 101 {
+                let error = snapshot.read_all(&name).unwrap_err();
+                assert!(matches!(error, ArrayError::NotFound { .. }));
+                continue;
+            }
+            assert_eq!(snapshot.read_all(&name).unwrap(), array![number, -number].into());
+        }
+    }
+    let names: Vec<&str> = snapshot.as_async().names().collect();
+    assert_eq!(names.len(), 299);
+    assert!(names.is_sorted());
+}
+
+#[test]
+fn large_boxes_are_put_together_by_several_threads() {
+    // Boxes of several MiB, with steps, over chunks that do not divide them, and over one chunk.
+    let shape = [3_u64, 700, 900];
+    let number = |z: u64, y: u64, x: u64| i32::try_from((z * 700 + y) * 900 + x).unwrap();
+    let whole = ndarray::Array3::from_shape_fn((3, 700, 900), |(z, y, x)| {
+        number(z as u64, y as u64, x as u64)
+    });
+    for chunks in [[1, 129, 900], [2, 64, 100], [3, 700, 900]] {
+        for packing in [Packing::none(), Packing::lz4()] {
+            let folder = tempfile::tempdir().unwrap();
+            let options = StoreOptions::default().packing(packing);
+            let place = Location::folder(folder.path()).unwrap();
+            let mut store = ArrayStore::create(place, options.clone()).unwrap();
+            store.define("a", ArraySpec::new(DType::Int32, &shape).chunks(&chunks)).unwrap();
+            store.write("a", &[0, 0, 0], &whole).unwrap();
+            store.flush().unwrap();
+            let small = iac_array::ArrayCache::new(1 << 20);
+            for options in [options.clone(), options.cache(&small)] {
+                let place = Location::folder(folder.path()).unwrap();
+                let store = ArrayStore::open(place, options).unwrap();
+                for _ in 0..2 {
+                    assert_eq!(store.read_all("a").unwrap(), ArrayData::from(&whole));
+                    let found = store.read("a", &[1, 3, 5], &[1, 690, 880]).unwrap();
+                    let expected = whole.slice(ndarray::s![1..2, 3..693, 5..885]);
+                    assert_eq!(found, ArrayData::from(&expected));
+                    let found =
+                        store.read_step("a", &[0, 1, 2], &[2, 349, 299], &[2, 2, 3]).unwrap();
+                    let expected = whole.slice(ndarray::s![0..3;2, 1..698;2, 2..899;3]);
+                    assert_eq!(found, ArrayData::from(&expected));
+                }
+            }
         }
     }
 }

@@ -35,7 +35,8 @@ pub fn arrays(_: &Path) -> Result {
 
     let spec = ArraySpec::new(DType::Float32, &[4]).nullable();
     store.define("dose", spec)?;
-    let dose = ArrayData::from(array![1.5_f32, 0.0, 2.5]).with_validity(&array![true, false, true])?;
+    let dose =
+        ArrayData::from(array![1.5_f32, 0.0, 2.5]).with_validity(&array![true, false, true])?;
     store.write("dose", &[0], dose)?;
     let (values, known) = store.read_all("dose")?.to_masked::<f32>()?;
 
