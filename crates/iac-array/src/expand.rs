@@ -93,6 +93,7 @@ mod tests {
     use crate::{DType, Location, StoreOptions};
 
     /// A single file of one array of texts, whose chunks are what a row says.
+    #[expect(clippy::arithmetic_side_effects, reason = "small numbers of a test")]
     fn file(chunks: u64, chunk: u64, block: &'static [u8], row: &ChunkRow) -> Snapshot {
         let spec = ArraySpec::new(DType::Utf8, &[chunks * chunk]).chunks(&[chunk]);
         let meta = ArrayMeta::define(7, "t", spec).unwrap();

@@ -335,6 +335,7 @@ mod tests {
     use super::*;
 
     /// Pairs of positions, element by element.
+    #[expect(clippy::arithmetic_side_effects, reason = "small numbers of a test")]
     fn pairs(
         selection: &Selection,
         origin: &[u64],

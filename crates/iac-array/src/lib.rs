@@ -61,6 +61,7 @@ mod import;
 mod index;
 mod json;
 mod layer;
+mod literal;
 mod lock;
 mod maintain;
 mod manifest;

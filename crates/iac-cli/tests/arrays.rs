@@ -141,3 +141,80 @@ fn failures_have_the_codes_of_their_kinds_and_leave_nothing() {
     let found = iac!("arrays", "verify", store, "--json").ended_with(1).json_lines();
     assert_eq!(found.last().unwrap()["faults"], 1);
 }
+
+/// The texts of the headers of a store's layers.
+fn headers(store: &Path) -> String {
+    let layers = fs::read_dir(store.join("layers")).unwrap();
+    let texts = layers.map(|layer| {
+        let bytes = fs::read(layer.unwrap().path()).unwrap();
+        String::from_utf8_lossy(&bytes[..65_536]).trim_end_matches('\0').to_owned()
+    });
+    texts.collect()
+}
+
+#[test]
+fn new_arrays_have_the_packing_and_the_fill_that_are_asked_for() {
+    let folder = tempdir().unwrap();
+    let file = npy(folder.path(), "a.npy", &[64, 64]);
+    let store = folder.path().join("s.arrays");
+    let packed = ["--codec", "zstd:level=5", "--filters", "delta,bitshuffle"];
+    iac!(
+        "arrays", "import", file, "-o", store, packed[0], packed[1], packed[2], packed[3],
+        "--fill", "7"
+    )
+    .succeeded();
+    let text = headers(&store);
+    let filters = r#""filters":[{"name":"delta","size":2},{"name":"bitshuffle","size":2}]"#;
+    assert!(text.contains(filters), "{text}");
+    assert!(text.contains(r#""params":{"level":5}"#), "{text}");
+    let info = iac!("arrays", "info", store, "a", "--json").succeeded().json();
+    assert_eq!(info["fill"], 7);
+    iac!("arrays", "write", store, "b", file, "--codec", "lz4", "--fill", "9").succeeded();
+    assert!(
+        headers(&store).contains(r#""name":"lz4","filters":[{"name":"shuffle","size":2}]"#)
+            || headers(&store).contains(r#""filters":[{"name":"shuffle","size":2}],"name":"lz4""#)
+    );
+    let info = iac!("arrays", "info", store, "b", "--json").succeeded().json();
+    assert_eq!(info["fill"], 9);
+    for name in ["a", "b"] {
+        let read = iac!("arrays", "read", store, name, "--start", "63,62").succeeded();
+        assert_eq!(read.json(), json!([[4094, 4095]]));
+    }
+    iac!("arrays", "verify", store).succeeded();
+}
+
+#[test]
+fn packing_and_fill_that_cannot_be_are_refused_and_leave_nothing() {
+    let folder = tempdir().unwrap();
+    let file = npy(folder.path(), "a.npy", &[64, 64]);
+    let store = folder.path().join("s.arrays");
+    iac!("arrays", "import", file, "-o", store).succeeded();
+    let before = headers(&store);
+    for fill in ["70000", "-1", "1.5", "wide"] {
+        let write = iac!("arrays", "write", store, "b", file, "--fill", fill, "--json");
+        assert_eq!(write.ended_with(2).json_error()["kind"], "argument", "{fill}");
+        let import = iac!("arrays", "import", file, "-o", store, "--name", "b", "--fill", fill);
+        import.ended_with(2);
+    }
+    for codec in ["zstd:level=99", "zstd:level", "wide", "zstd:wide=1"] {
+        let write = iac!("arrays", "write", store, "b", file, "--codec", codec, "--json");
+        assert_ne!(write.code, 0, "{codec}");
+        assert!(!write.json_error()["message"].as_str().unwrap().is_empty());
+    }
+    let alone: [&[&str]; 4] = [
+        &["--filters", "wide"],
+        &["--codec", "none", "--filters", "shuffle"],
+        &["--filters", "none,delta"],
+        &["--fill", "1", "--start", "0,0"],
+    ];
+    for more in alone {
+        let mut line =
+            vec!["arrays", "write", store.to_str().unwrap(), "b", file.to_str().unwrap()];
+        line.extend(more);
+        common::iac(&line).ended_with(2);
+    }
+    // An array that is there keeps what it has.
+    iac!("arrays", "write", store, "a", file, "--codec", "lz4").ended_with(2);
+    iac!("arrays", "write", store, "a", file, "--fill", "1").ended_with(2);
+    assert_eq!(headers(&store), before);
+}

@@ -213,7 +213,7 @@ fn take(intake: &mut Intake<'_>, name: &str, merged: &Merged<'_>, layers: &[Laye
         }
         None => {}
     }
-    intake.define(name, spec, 0)?;
+    intake.define_sparse(name, spec, 0)?;
     let mut blocks = Blocks { path, layers, registry: Registry::builtin(), held: None };
     for (coord, (layer, chunk)) in &merged.chunks {
         if coord.len() != array.shape.len() || grid.number(coord).is_none() {

@@ -50,6 +50,8 @@ mod zarr;
 use std::path::Path;
 
 use crate::blocking::{ArrayStore, Snapshot};
+use crate::codec::Packing;
+use crate::data::ArrayData;
 use crate::error::{ArrayError, Result};
 use crate::meta::ArraySpec;
 
@@ -70,13 +72,25 @@ pub struct ImportOptions {
     /// NIfTI: gives real values (slope and intercept applied) in place of stored ones; no unless
     /// set. 8- and 16-bit integers and `float32` become `float32`, other types `float64`.
     pub scaled: bool,
+    /// The element that nobody wrote, as [`ArrayData::parse_element`] reads it; zero, or what the
+    /// file says, unless set. Refused for ARRF and Zarr, whose files say it themselves.
+    pub fill: Option<String>,
     /// Bytes that the elements of a file may have together; 16 GiB unless set.
     pub max_bytes: u64,
+    /// How chunks are packed, as a catalogue has it.
+    packing: Option<String>,
 }
 
 impl Default for ImportOptions {
     fn default() -> Self {
-        Self { name: None, chunks: None, scaled: false, max_bytes: 16 << 30 }
+        Self {
+            name: None,
+            chunks: None,
+            scaled: false,
+            fill: None,
+            max_bytes: 16 << 30,
+            packing: None,
+        }
     }
 }
 
@@ -92,6 +106,21 @@ impl ImportOptions {
     #[must_use]
     pub fn chunks(mut self, chunks: &[u64]) -> Self {
         self.chunks = Some(chunks.to_vec());
+        self
+    }
+
+    /// The same with an element that nobody wrote.
+    #[must_use]
+    pub fn fill(mut self, fill: &str) -> Self {
+        self.fill = Some(fill.to_owned());
+        self
+    }
+
+    /// The same with arrays that keep a packing of their own, whoever writes them; see
+    /// [`ArraySpec::packing`].
+    #[must_use]
+    pub fn packing(mut self, packing: &Packing) -> Self {
+        self.packing = Some(packing.to_text());
         self
     }
 
@@ -301,10 +330,35 @@ fn name_of(path: &Path) -> String {
     name
 }
 
-/// The spec with chunks, where some are wished.
-fn chunked(spec: ArraySpec, chunks: Option<&[u64]>) -> ArraySpec {
-    match chunks {
-        Some(chunks) => spec.chunks(chunks),
-        None => spec,
+/// The spec of an array with what is wished in place of what its file says.
+///
+/// `sparse` says that the file may lack elements, which are fill then.
+fn wished(
+    name: &str,
+    mut spec: ArraySpec,
+    options: &ImportOptions,
+    sparse: bool,
+) -> Result<ArraySpec> {
+    if let Some(chunks) = &options.chunks {
+        spec = spec.chunks(chunks);
     }
+    if let Some(fill) = &options.fill {
+        if sparse {
+            return Err(ArrayError::argument(format!(
+                "array `{name}` cannot have another fill value than its file says: parts that nobody \
+                 wrote would have other elements"
+            )));
+        }
+        let element = ArrayData::parse_element(&spec.dtype, fill);
+        spec = spec.fill_data(element.map_err(|error| match error {
+            ArrayError::Argument { reason } => {
+                ArrayError::argument(format!("the fill value of array `{name}`: {reason}"))
+            }
+            other => other,
+        })?);
+    }
+    if options.packing.is_some() {
+        spec.packing.clone_from(&options.packing);
+    }
+    Ok(spec)
 }

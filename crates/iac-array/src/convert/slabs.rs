@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::{ImportOptions, Imported, chunked, name_of};
+use super::{ImportOptions, Imported, name_of, wished};
 use crate::blocking::{ArrayStore, Snapshot};
 use crate::data::{ArrayData, Values};
 use crate::error::{ArrayError, Result, u64_len, zeroed};
@@ -57,7 +57,15 @@ impl<'a> Intake<'a> {
     /// Defines an array whose elements have so many bytes in the file.
     pub(super) fn define(&mut self, name: &str, spec: ArraySpec, bytes: u64) -> Result<()> {
         self.claim(bytes)?;
-        self.store.define(name, chunked(spec, self.options.chunks.as_deref()))?;
+        self.store.define(name, wished(name, spec, self.options, false)?)?;
+        self.report.arrays.push(name.to_owned());
+        Ok(())
+    }
+
+    /// The same for an array of which the file may lack parts.
+    pub(super) fn define_sparse(&mut self, name: &str, spec: ArraySpec, bytes: u64) -> Result<()> {
+        self.claim(bytes)?;
+        self.store.define(name, wished(name, spec, self.options, true)?)?;
         self.report.arrays.push(name.to_owned());
         Ok(())
     }

@@ -144,7 +144,7 @@ fn take(intake: &mut Intake<'_>, name: &str, array: &Array<FilesystemStore>) -> 
         values: fill,
         validity: None,
     });
-    intake.define(name, spec, bytes)?;
+    intake.define_sparse(name, spec, bytes)?;
     // One stored chunk, or shard, after the other; those that are not there are fill already.
     let grid = Grid::new(&shape, &outer)?;
     if grid.total() > MAX_CHUNKS {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use iatrocache::arrays::convert::{self, ExportOptions, FileKind, ImportOptions, parse_npy};
-use iatrocache::arrays::{ArraySpec, CompactPolicy, FlushReport, GcOptions, Location};
+use iatrocache::arrays::{ArrayData, ArraySpec, CompactPolicy, FlushReport, GcOptions, Location};
 use serde_json::json;
 
-use super::{Numbers, Source, numbers, open, open_or_create};
+use super::{Numbers, PackingArgs, Source, numbers, open, open_or_create};
 use crate::cli::Common;
 use crate::failure::{Failure, Result};
 use crate::human;
@@ -25,6 +25,7 @@ use crate::output::Out;
 Examples:
   iac arrays write study.arrays mask mask.npy
   iac arrays write study.arrays mask patch.npy --start 40,100,100
+  iac arrays write study.arrays ct ct.npy --codec zstd:level=9 --filters bitshuffle --fill -1024
 
 With --json, one object: {\"version\",\"chunks\",\"layer_bytes\",\"needs_compaction\"}.")]
 pub(super) struct WriteArgs {
@@ -40,6 +41,11 @@ pub(super) struct WriteArgs {
     /// The shape of chunks of a new array [default: automatic]
     #[arg(long, value_name = "N,N,...", value_parser = numbers)]
     chunks: Option<Numbers>,
+    /// The element of a new array that nobody wrote: a number, true, NaN, a text [default: zero]
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    fill: Option<String>,
+    #[command(flatten)]
+    packing: PackingArgs,
 }
 
 pub(super) fn write(arguments: &WriteArgs, common: &Common) -> Result<ExitCode> {
@@ -47,15 +53,29 @@ pub(super) fn write(arguments: &WriteArgs, common: &Common) -> Result<ExitCode> 
         .map_err(|error| Failure::io(&arguments.file, "cannot read the file", &error))?;
     let data = parse_npy(&bytes)?;
     drop(bytes);
+    let packing = arguments.packing.packing()?;
     let writing = interrupt::writing()?;
     let mut store = open(&arguments.store, common)?;
-    let start = match (&arguments.start, store.meta(&arguments.name).is_ok()) {
+    let known = store.meta(&arguments.name).is_ok();
+    if (known || arguments.start.is_some()) && (packing.is_some() || arguments.fill.is_some()) {
+        return Err(Failure::usage(format!(
+            "--codec, --filters and --fill are of new arrays; a box of `{}` is written as it is",
+            arguments.name
+        )));
+    }
+    let start = match (&arguments.start, known) {
         (Some(start), _) => start.0.clone(),
         (None, true) => vec![0; data.shape().len()],
         (None, false) => {
             let mut spec = ArraySpec::new(data.dtype().clone(), data.shape());
             if let Some(chunks) = &arguments.chunks {
                 spec = spec.chunks(&chunks.0);
+            }
+            if let Some(fill) = &arguments.fill {
+                spec = spec.fill_data(ArrayData::parse_element(data.dtype(), fill)?);
+            }
+            if let Some(packing) = &packing {
+                spec = spec.packing(packing);
             }
             store.define(&arguments.name, spec)?;
             vec![0; data.shape().len()]
@@ -77,6 +97,7 @@ Examples:
   iac arrays import chest.nii.gz -o study.arrays
   iac arrays import a.npy b.npy -o study.arrays --chunks 64,64,64
   iac arrays import volume.npy -o study.arrays --name ct/volume
+  iac arrays import labels.nii.gz -o study.arrays --codec lz4 --filters bitshuffle
 
 With --json, one object: {\"arrays\",\"bytes\",\"version\",\"chunks\",\"layer_bytes\",\"needs_compaction\"}.")]
 pub(super) struct ImportArgs {
@@ -95,14 +116,29 @@ pub(super) struct ImportArgs {
     /// NIfTI: real values in place of stored ones
     #[arg(long)]
     scaled: bool,
+    /// NumPy, NIfTI: the element that nobody wrote: a number, true, NaN, a text [default: zero]
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    fill: Option<String>,
+    #[command(flatten)]
+    packing: PackingArgs,
 }
 
 pub(super) fn import(arguments: &ImportArgs, common: &Common) -> Result<ExitCode> {
     let mut options = ImportOptions::default().scaled(arguments.scaled);
     options.name.clone_from(&arguments.name);
     options.chunks = arguments.chunks.as_ref().map(|chunks| chunks.0.clone());
+    options.fill.clone_from(&arguments.fill);
+    let packing = arguments.packing.packing()?;
+    if let Some(packing) = &packing {
+        options = options.packing(packing);
+    }
     let singles =
         arguments.files.iter().filter(|path| FileKind::of(path) == Some(FileKind::Iac)).count();
+    if singles > 0 && (packing.is_some() || options.fill.is_some()) {
+        return Err(Failure::usage(
+            "a single .iac file comes as it is: --codec, --filters and --fill do not go with it",
+        ));
+    }
     if singles > 0 && arguments.files.len() > 1 {
         return Err(Failure::usage("a single .iac file is a version of its own: import it alone"));
     }

@@ -7,10 +7,12 @@ mod tag;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use iatrocache::Registry;
 use iatrocache::arrays::blocking::{ArrayStore, Snapshot};
-use iatrocache::arrays::{Location, StoreOptions};
+use iatrocache::arrays::{Filter, Location, Packing, StoreOptions};
 
+use super::codec::CodecArg;
 use crate::cli::Common;
 use crate::failure::{Failure, Result};
 
@@ -163,6 +165,83 @@ fn options(common: &Common) -> Result<StoreOptions> {
         Some(workers) => options.workers(workers)?,
         None => options,
     })
+}
+
+/// How chunks of new arrays are packed.
+#[derive(Debug, Args)]
+struct PackingArgs {
+    /// How chunks are packed, as NAME or NAME:KEY=VALUE,KEY=VALUE; a codec of images packs planes of
+    /// samples [default: zstd:level=3]
+    #[arg(long, value_name = "CODEC")]
+    codec: Option<CodecArg>,
+    /// What numbers pass through before the codec, in this order [default: shuffle, and none where
+    /// the codec is none]
+    #[arg(long, value_name = "FILTER,...", value_delimiter = ',')]
+    filters: Vec<FilterArg>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FilterArg {
+    /// All first bytes of the numbers, then all second bytes
+    Shuffle,
+    /// All lowest bits of the numbers, then all second bits
+    Bitshuffle,
+    /// Every byte less that of the number before
+    Delta,
+    /// Nothing
+    None,
+}
+
+impl PackingArgs {
+    /// What was asked for; none if nothing was.
+    fn packing(&self) -> Result<Option<Packing>> {
+        if self.codec.is_none() && self.filters.is_empty() {
+            return Ok(None);
+        }
+        let codec =
+            self.codec.as_ref().map(|CodecArg(spec)| Registry::global().create_encoder(spec));
+        let codec = codec.transpose().map_err(|error| Failure::codec(&error))?;
+        let (bytes, images) = match codec {
+            Some(codec) if codec.as_image_codec().is_some() => (None, Some(codec)),
+            other => (other, None),
+        };
+        let stored = bytes.as_ref().is_some_and(|codec| codec.is_identity());
+        let mut packing = match bytes {
+            Some(codec) => Packing::new(codec)?,
+            None => Packing::zstd(3)?,
+        };
+        let filters = self.filters()?;
+        match filters {
+            Some(filters) if stored && !filters.is_empty() => {
+                return Err(Failure::usage(
+                    "filters make nothing smaller alone: --filters needs a --codec other than none",
+                ));
+            }
+            Some(filters) => packing = packing.with_filters(&filters),
+            None if !stored => packing = packing.with_filters(&[Filter::Shuffle]),
+            None => {}
+        }
+        Ok(Some(match images {
+            Some(codec) => packing.with_images(codec)?,
+            None => packing,
+        }))
+    }
+
+    fn filters(&self) -> Result<Option<Vec<Filter>>> {
+        if self.filters.is_empty() {
+            return Ok(None);
+        }
+        if self.filters.contains(&FilterArg::None) && self.filters.len() > 1 {
+            return Err(Failure::usage("--filters none leaves no room for others"));
+        }
+        let filters = self.filters.iter().filter_map(|filter| match filter {
+            FilterArg::Shuffle => Some(Filter::Shuffle),
+            FilterArg::Bitshuffle => Some(Filter::BitShuffle),
+            FilterArg::Delta => Some(Filter::Delta),
+            FilterArg::None => None,
+        });
+        Ok(Some(filters.collect()))
+    }
 }
 
 /// Numbers with commas between them: `64,64,64`.
