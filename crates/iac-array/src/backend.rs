@@ -198,6 +198,30 @@ impl Backend {
         Ok(Some(LocalFile { path: path.clone(), file, length }))
     }
 
+    /// Whether an object has the name of a layer, in the place of layers.
+    pub(crate) fn is_layer(&self, object: &Listed) -> bool {
+        let id = object.name.strip_suffix(".iac").and_then(LayerId::parse);
+        id.is_some() && object.path == self.within(&format!("layers/{}", object.name))
+    }
+
+    /// Refuses folders of the store that are links: what lies behind them may be another store's.
+    pub(crate) fn check_own_folders(&self) -> Result<()> {
+        let Some(local) = &self.local else { return Ok(()) };
+        for folder in ["layers", "versions"] {
+            let path = self.root.clone().join(folder);
+            let at = local
+                .path_to_filesystem(&path)
+                .map_err(|error| store_error("look at", &path, error))?;
+            if std::fs::symlink_metadata(&at).is_ok_and(|found| found.is_symlink()) {
+                return Err(ArrayError::argument(format!(
+                    "{}: it is a symbolic link, behind which nothing is deleted",
+                    at.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// The objects of a folder of the store.
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<Listed>> {
         let prefix = self.root.clone().join(folder);
@@ -266,6 +290,15 @@ impl Backend {
         let length = range.end.saturating_sub(range.start);
         if length == 0 {
             return Ok(Bytes::new());
+        }
+        if let Some(local) = self.local.as_ref().filter(|_| cfg!(unix)) {
+            // Opening a pipe would wait for ever. Whatever is read later has been looked at here.
+            let at =
+                local.path_to_filesystem(path).map_err(|error| store_error("read", path, error))?;
+            let found = std::fs::metadata(at).map_err(|error| io_error(path, error))?;
+            if !found.is_file() {
+                return Err(ArrayError::corrupt(path, "it is no regular file"));
+            }
         }
         if let Some(file) = self.open_local(path)? {
             return file.read(range);

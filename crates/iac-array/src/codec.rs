@@ -63,7 +63,7 @@ impl Packing {
     /// The same with filters, which run in this order.
     #[must_use]
     pub fn with_filters(mut self, filters: &[Filter]) -> Self {
-        self.filters = filters.to_vec();
+        self.filters = filters.iter().copied().take(MAX_FILTERS).collect();
         self
     }
 
@@ -118,7 +118,7 @@ impl Packing {
             registry.create(&spec).ok()
         };
         let mut packing = Self::new(codec(&value)?).ok()?;
-        for filter in value.get("filters")?.as_array()? {
+        for filter in value.get("filters")?.as_array()?.iter().take(MAX_FILTERS) {
             let name = filter.as_str()?;
             packing.filters.push(Filter::ALL.into_iter().find(|known| known.name() == name)?);
         }
@@ -154,6 +154,10 @@ impl Packing {
         BlockCodec { spec: self.codec.spec(), codec: Some(self.codec.clone()), filters }
     }
 }
+
+/// Filters that a codec may have in front of it. Each goes over all bytes of a block, so that a header
+/// full of them would take minutes for one.
+const MAX_FILTERS: usize = 8;
 
 /// One entry of a layer's list of codecs.
 #[derive(Debug, Clone)]
@@ -206,7 +210,11 @@ impl BlockCodec {
             .map_err(|error| error.to_string())?;
         let mut filters = Vec::new();
         let listed = value.get("filters").and_then(Value::as_array);
-        for filter in listed.map(Vec::as_slice).unwrap_or_default() {
+        let listed = listed.map(Vec::as_slice).unwrap_or_default();
+        if listed.len() > MAX_FILTERS {
+            return Err(format!("{} filters, above the {MAX_FILTERS} allowed", listed.len()));
+        }
+        for filter in listed {
             let name = filter.get("name").and_then(Value::as_str).unwrap_or_default();
             let known = Filter::ALL.into_iter().find(|known| known.name() == name);
             let size = filter.get("size").and_then(Value::as_u64);

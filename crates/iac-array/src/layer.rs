@@ -14,6 +14,8 @@ use crate::error::{ArrayError, Result, u64_len};
 use crate::index::{self, BatchPlace, ChunkRow, MAX_BATCHES};
 use crate::spool::Piece;
 
+/// Bytes of a batch of the index: no writer makes one that takes more memory than this.
+const MAX_BATCH_BYTES: u64 = iac_format::table::MAX_EXPANDED_BYTES;
 /// `payload_type` of a layer.
 pub(crate) const PAYLOAD_TYPE: &str = "nd_array";
 /// Version of the layout that this crate reads and writes.
@@ -294,7 +296,8 @@ fn batches(own: &Value, layout: Layout) -> std::result::Result<Vec<BatchPlace>, 
         let (first, last) = ((first_id, first_chunk), (last_id, last_chunk));
         let follows = batches.last().is_none_or(|before| before.last < first);
         // A row takes 45 bytes; compression that packs a thousand of them into a byte is a lie.
-        let plausible = rows > 0 && rows <= length.saturating_mul(4096);
+        let plausible =
+            rows > 0 && rows <= length.saturating_mul(4096) && length <= MAX_BATCH_BYTES;
         if end > layout.index_table.length || first > last || !follows || !plausible {
             return Err(wrong());
         }

@@ -15,7 +15,7 @@ use crate::layer::{self, LayerId};
 use crate::manifest::{LayerEntry, Manifest};
 use crate::meta::NodeKind;
 use crate::options::{Location, StoreOptions};
-use crate::snapshot::{Inner, Snapshot, head_sum};
+use crate::snapshot::{Inner, Snapshot, check_head, head_sum};
 use crate::store::ArrayStore;
 
 /// What garbage collection keeps.
@@ -59,12 +59,15 @@ impl ArrayStore {
     /// [tag](ArrayStore::tag) are kept.
     ///
     /// Age is measured against the newest object of the store, so no clock but the store's counts.
+    /// Files that no store names so are left alone.
     ///
     /// # Errors
     ///
-    /// What the object store reports, and damaged tags and manifests of versions that are kept: nothing
+    /// What the object store reports, damaged tags and manifests of versions that are kept, and
+    /// [`ArrayError::Argument`] where the folder of layers or versions is a link to another place: nothing
     /// is deleted then.
     pub async fn gc(&self, options: GcOptions) -> Result<GcReport> {
+        self.backend.check_own_folders()?;
         // Layers are listed first: one that is uploaded later is not on the list.
         let layers = self.backend.list("layers").await?;
         let versions = self.backend.versions().await?;
@@ -95,7 +98,7 @@ impl ArrayStore {
             self.backend.delete(&object.path).await?;
             report.versions.push(version);
         }
-        for object in layers {
+        for object in layers.into_iter().filter(|object| self.backend.is_layer(object)) {
             if !needed.contains(&object.path) && !young(&object, now, options.grace) {
                 self.backend.delete(&object.path).await?;
                 report.layers.push(object.path.to_string());
@@ -166,6 +169,7 @@ impl Snapshot {
             .map_err(|error| ArrayError::corrupt(&object, error.to_string()))?
             .layout();
         let head_bytes = layout.index_table.offset;
+        check_head(head_bytes)?;
         let held = usize::try_from(head_bytes).ok().filter(|end| *end <= first.len());
         let head = match held {
             Some(end) => first.slice(..end),

@@ -22,6 +22,10 @@ use crate::manifest::{LayerEntry, Manifest};
 use crate::meta::{ArrayMeta, NodeKind};
 use crate::read::{Request, Trails};
 
+/// Bytes of header and slide table that are read of a layer: writers make no catalogue that would take
+/// more memory than this.
+const MAX_HEAD: u64 = iac_format::HEADER_BYTES + iac_format::table::MAX_EXPANDED_BYTES;
+
 /// A version of a store: arrays, attributes and elements as they were when it was published.
 ///
 /// Clones share everything. Later versions, compaction and other writers change nothing here; only
@@ -178,6 +182,7 @@ impl Inner {
 
 async fn open_layer(backend: &Backend, entry: &LayerEntry) -> Result<Layer> {
     let path = backend.within(&entry.path);
+    check_head(entry.head_bytes)?;
     let head = backend.range(&path, 0..entry.head_bytes).await?;
     let found = head_sum(&head);
     if found != entry.header_crc32 {
@@ -194,6 +199,18 @@ async fn open_layer(backend: &Backend, entry: &LayerEntry) -> Result<Layer> {
         return Err(ArrayError::corrupt(&path, "it is another layer than its manifest names"));
     }
     Ok(layer)
+}
+
+/// Refuses slide tables that no writer makes, before memory is taken for them.
+pub(crate) const fn check_head(found: u64) -> Result<()> {
+    if found > MAX_HEAD {
+        return Err(ArrayError::TooLarge {
+            what: "header and catalogue of a layer (bytes)",
+            found,
+            allowed: MAX_HEAD,
+        });
+    }
+    Ok(())
 }
 
 pub(crate) fn head_sum(head: &Bytes) -> u32 {

@@ -93,3 +93,21 @@ fn damaged_folders_are_refused_and_leave_nothing() {
         convert::import(&mut store, &folder.path().join("no.zarr"), &ImportOptions::default());
     missing.unwrap_err();
 }
+
+#[test]
+fn names_that_lead_out_of_the_folder_are_refused() {
+    let folder = tempdir().unwrap();
+    let inner = folder.path().join("a/b");
+    fs::create_dir_all(&inner).unwrap();
+    for name in ["../x", "../../../x", "a/../../x", "..", ".", "a/./b", "..\\x"] {
+        let mut store = memory();
+        store.define(name, ArraySpec::new(DType::UInt8, &[1])).unwrap();
+        store.flush().unwrap();
+        let path = inner.join("s.zarr");
+        let error = convert::export(&store.snapshot(), None, &path, &ExportOptions::default());
+        assert!(matches!(error, Err(ArrayError::Unsupported { .. })), "{name}: {error:?}");
+        assert_eq!(fs::read_dir(&inner).unwrap().count(), 0, "{name}");
+        assert_eq!(fs::read_dir(folder.path().join("a")).unwrap().count(), 1, "{name}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{name}");
+    }
+}

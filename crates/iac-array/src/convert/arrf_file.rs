@@ -7,7 +7,10 @@
 //! The footer is a tree of records that point at each other by signed distances, the root being its
 //! last bytes. Nothing carries a checksum, so every place, length and count is checked here.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::iter::StepBy;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::attr::Attr;
@@ -16,7 +19,14 @@ use crate::error::{ArrayError, Result, u64_len};
 
 const MAGIC: &[u8; 4] = b"ARRF";
 /// Bytes behind the footer.
-const TRAILER: usize = 12;
+pub(super) const TRAILER: usize = 12;
+/// Bytes that a footer may have: those of some millions of chunks.
+pub(super) const MAX_FOOTER: u64 = 256 << 20;
+/// Bytes that the attributes of all arrays may have.
+pub(super) const MAX_ATTRS: u64 = 256 << 20;
+/// Bytes of entries of lists and of texts that are believed beside those of the footer, of which each
+/// belongs to one list.
+const SHARED: usize = 64 << 10;
 /// Bytes of an entry of each list.
 const BLOCK: usize = 56;
 const CHUNK: usize = 32;
@@ -82,28 +92,42 @@ struct Footer<'a> {
     path: &'a Path,
     bytes: &'a [u8],
     version: u32,
+    /// Bytes that lists and texts may still have: many that point at the same place would have far
+    /// more than the footer.
+    left: Cell<usize>,
 }
 
-/// Takes a file apart.
-pub(super) fn parse(path: &Path, file: &[u8]) -> Result<Parsed> {
-    let damaged = |reason: String| ArrayError::damaged(path, reason);
-    let trailer = file.len().checked_sub(TRAILER).and_then(|at| file.split_at_checked(at));
-    let Some((before, trailer)) = trailer.filter(|(_, trailer)| trailer.ends_with(MAGIC)) else {
-        return Err(damaged("it does not end as an ARRF file".to_owned()));
-    };
+/// Bytes of the footer, by the bytes behind it, in a file of so many.
+pub(super) fn footer_bytes(path: &Path, trailer: &[u8; TRAILER], file: u64) -> Result<u64> {
+    if !trailer.ends_with(MAGIC) {
+        return Err(ArrayError::damaged(path, "it does not end as an ARRF file"));
+    }
     let length = trailer.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let footer = usize::try_from(length).ok().and_then(|length| before.len().checked_sub(length));
-    let footer = footer.and_then(|at| before.get(at..)).ok_or_else(|| {
-        damaged(format!("a footer of {length} bytes in a file of {}", file.len()))
-    })?;
+    if length.checked_add(u64_len(TRAILER)).is_none_or(|end| end > file) {
+        let reason = format!("a footer of {length} bytes in a file of {file}");
+        return Err(ArrayError::damaged(path, reason));
+    }
+    if length > MAX_FOOTER {
+        return Err(ArrayError::TooLarge {
+            what: "footer (bytes)",
+            found: length,
+            allowed: MAX_FOOTER,
+        });
+    }
+    Ok(length)
+}
+
+/// Takes a footer apart, in front of which lie so many bytes of blocks.
+pub(super) fn parse(path: &Path, footer: &[u8], data: u64) -> Result<Parsed> {
     // The version is the first word of the root, whose size depends on it.
     for (version, root) in [(6, 72_usize), (5, 96)] {
         let Some(at) = footer.len().checked_sub(root) else {
             continue;
         };
-        let found = Footer { path, bytes: footer, version };
+        let left = Cell::new(footer.len().saturating_add(SHARED));
+        let found = Footer { path, bytes: footer, version, left };
         if found.u32(at)? == version {
-            return found.root(at, before.len().saturating_sub(footer.len()));
+            return found.root(at, data);
         }
     }
     Err(ArrayError::foreign(path, "another version of ARRF than 5 and 6"))
@@ -140,8 +164,15 @@ impl Footer<'_> {
             .ok_or_else(|| self.wrong(at, "it points outside"))
     }
 
+    /// Counts bytes of a list or a text.
+    fn spend(&self, at: usize, bytes: usize) -> Result<()> {
+        let left = self.left.get().checked_sub(bytes);
+        self.left.set(left.ok_or_else(|| self.wrong(at, "its lists and texts share their bytes"))?);
+        Ok(())
+    }
+
     /// Places of the entries of a list.
-    fn list(&self, at: usize, entry: usize) -> Result<Vec<usize>> {
+    fn list(&self, at: usize, entry: usize) -> Result<StepBy<Range<usize>>> {
         let start = self.target(at)?;
         let count = usize::try_from(self.u64(at.saturating_add(8))?).ok();
         let end = count
@@ -149,7 +180,8 @@ impl Footer<'_> {
             .and_then(|bytes| start.checked_add(bytes))
             .filter(|end| *end <= self.bytes.len())
             .ok_or_else(|| self.wrong(at, "a list reaches outside"))?;
-        Ok((start..end).step_by(entry.max(1)).collect())
+        self.spend(at, end.saturating_sub(start))?;
+        Ok((start..end).step_by(entry.max(1)))
     }
 
     /// A text: up to sixteen bytes where it stands, longer ones elsewhere.
@@ -166,7 +198,9 @@ impl Footer<'_> {
             let start = distance.and_then(|by| at.checked_add_signed(by));
             let end = start.zip(usize::try_from(length).ok()).and_then(|(a, b)| a.checked_add(b));
             let span = start.zip(end).and_then(|(start, end)| self.bytes.get(start..end));
-            span.ok_or_else(|| self.wrong(at, "a text lies outside"))?.to_vec()
+            let span = span.ok_or_else(|| self.wrong(at, "a text lies outside"))?;
+            self.spend(at, span.len())?;
+            span.to_vec()
         } else {
             let length = bytes.iter().position(|byte| *byte == 0xFF).unwrap_or(TEXT);
             bytes.get(..length).unwrap_or_default().to_vec()
@@ -175,14 +209,14 @@ impl Footer<'_> {
     }
 
     fn texts(&self, at: usize) -> Result<Vec<String>> {
-        self.list(at, TEXT)?.into_iter().map(|at| self.text(at)).collect()
+        self.list(at, TEXT)?.map(|at| self.text(at)).collect()
     }
 
     fn numbers(&self, at: usize) -> Result<Vec<u64>> {
-        self.list(at, 4)?.into_iter().map(|at| self.u32(at).map(u64::from)).collect()
+        self.list(at, 4)?.map(|at| self.u32(at).map(u64::from)).collect()
     }
 
-    fn root(&self, at: usize, data: usize) -> Result<Parsed> {
+    fn root(&self, at: usize, data: u64) -> Result<Parsed> {
         let field = |by: usize| at.saturating_add(by);
         let six = self.version == 6;
         let (arrays, keys, values) = if six { (56, 24, 40) } else { (24, 40, 56) };
@@ -193,15 +227,13 @@ impl Footer<'_> {
             layer: if six { 0 } else { self.u64(field(72))? },
             blocks: self
                 .list(field(8), BLOCK)?
-                .into_iter()
-                .map(|at| self.block(at, u64_len(data)))
+                .map(|at| self.block(at, data))
                 .collect::<Result<_>>()?,
             arrays: self
                 .list(field(arrays), if six { 256 } else { 168 })?
-                .into_iter()
                 .map(|at| self.array(at))
                 .collect::<Result<_>>()?,
-            values: values.into_iter().map(|at| self.value(at, &keys)).collect::<Result<_>>()?,
+            values: values.map(|at| self.value(at, &keys)).collect::<Result<_>>()?,
             keys,
         })
     }
@@ -287,11 +319,7 @@ impl Footer<'_> {
             shape: self.numbers(field(40))?,
             dims: self.texts(field(56))?,
             chunk: self.numbers(field(72))?,
-            chunks: self
-                .list(field(88), CHUNK)?
-                .into_iter()
-                .map(|at| self.chunk(at))
-                .collect::<Result<_>>()?,
+            chunks: self.list(field(88), CHUNK)?.map(|at| self.chunk(at)).collect::<Result<_>>()?,
             fill: self.fill(field(104))?,
             attrs: pairs,
             deleted: !six && self.u8(field(136))? != 0,
@@ -343,13 +371,12 @@ impl Footer<'_> {
             11 => Attr::Text(self.text(wide)?),
             12 => {
                 let places = self.list(wide, 1)?;
-                Attr::Bytes(places.into_iter().map(|at| self.u8(at)).collect::<Result<_>>()?)
+                Attr::Bytes(places.map(|at| self.u8(at)).collect::<Result<_>>()?)
             }
             14..=21 => {
                 let tag = tag.saturating_sub(13);
                 let places = self.list(wide, width_of(tag))?;
-                let numbers: Result<Vec<Attr>> =
-                    places.iter().map(|at| self.integer(tag, *at)).collect();
+                let numbers: Result<Vec<Attr>> = places.map(|at| self.integer(tag, at)).collect();
                 let whole: Option<Vec<i64>> = numbers?
                     .into_iter()
                     .map(|number| match number {
@@ -365,14 +392,12 @@ impl Footer<'_> {
             22 | 23 => {
                 let tag = tag.saturating_sub(13);
                 let places = self.list(wide, width_of(tag))?;
-                let numbers: Result<Vec<f64>> =
-                    places.iter().map(|at| self.float(tag, *at)).collect();
+                let numbers: Result<Vec<f64>> = places.map(|at| self.float(tag, at)).collect();
                 Attr::Floats(numbers?)
             }
             24 if self.version == 6 => {
                 let places = self.list(wide, 4)?;
-                let found: Result<Vec<String>> =
-                    places.into_iter().map(|at| self.shared(at, texts)).collect();
+                let found: Result<Vec<String>> = places.map(|at| self.shared(at, texts)).collect();
                 Attr::Texts(found?)
             }
             other => {
@@ -412,6 +437,19 @@ impl Footer<'_> {
     }
 }
 
+/// Bytes of memory that a value takes, about.
+fn bytes_of(value: &Attr) -> u64 {
+    let bytes = match value {
+        Attr::Text(text) => text.len(),
+        Attr::Bytes(bytes) => bytes.len(),
+        Attr::Ints(numbers) => numbers.len().saturating_mul(8),
+        Attr::Floats(numbers) => numbers.len().saturating_mul(8),
+        Attr::Texts(texts) => texts.iter().map(|text| text.len().saturating_add(24)).sum(),
+        _ => 0,
+    };
+    u64_len(bytes).saturating_add(64)
+}
+
 /// Bytes of a number of a kind, which is also where it stands behind the kind.
 const fn width_of(tag: u8) -> usize {
     match tag {
@@ -430,6 +468,7 @@ impl Parsed {
         array: &Array,
         keys: &[String],
         values: &[Attr],
+        left: &mut u64,
     ) -> Result<BTreeMap<String, Attr>> {
         let mut attrs = BTreeMap::new();
         for (key, value) in &array.attrs {
@@ -440,6 +479,13 @@ impl Parsed {
                 let reason = format!("array `{}` has an attribute that is not listed", array.name);
                 return Err(ArrayError::damaged(path, reason));
             };
+            // Many attributes may be one long value.
+            let bytes = u64_len(key.len()).saturating_add(bytes_of(value));
+            *left = left.checked_sub(bytes).ok_or(ArrayError::TooLarge {
+                what: "file's attributes (bytes)",
+                found: MAX_ATTRS.saturating_add(1),
+                allowed: MAX_ATTRS,
+            })?;
             attrs.insert(key.clone(), value.clone());
         }
         Ok(attrs)

@@ -1,7 +1,6 @@
 //! NIfTI files.
 
-use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
@@ -64,8 +63,7 @@ fn stream(path: &Path) -> Result<Stream> {
     let (mut file, stored) = place::open(path)?;
     let mut start = [0; 2];
     let packed = file.read_exact(&mut start).is_ok() && start == [0x1F, 0x8B];
-    drop(file);
-    let file = File::open(path).map_err(ArrayError::file("open the file", path))?;
+    file.rewind().map_err(ArrayError::file("read the file", path))?;
     let buffered = BufReader::with_capacity(1 << 18, file);
     let source: Box<dyn Read> =
         if packed { Box::new(MultiGzDecoder::new(buffered)) } else { Box::new(buffered) };

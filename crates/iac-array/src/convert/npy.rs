@@ -14,6 +14,8 @@ use crate::grid::{MAX_RANK, product};
 use crate::meta::ArraySpec;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
+/// Bytes of memory that a text takes beside its own.
+const TEXT_BYTES: u64 = 32;
 /// Bytes that the description may have.
 const MAX_DESCRIPTION: u64 = 1 << 20;
 
@@ -154,6 +156,10 @@ impl Npy {
         }
         let bytes = self.bytes(intake)?;
         intake.define(name, spec, bytes)?;
+        if matches!(self.change, Change::Text(_)) {
+            // A text costs more than the few bytes that a file may have for it.
+            intake.claim(intake.bytes_of(&self.shape, TEXT_BYTES)?)?;
+        }
         let mut stored = zeroed("elements", bytes)?;
         source.read_exact(&mut stored).map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => ArrayError::damaged(

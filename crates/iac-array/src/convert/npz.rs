@@ -72,6 +72,7 @@ pub(super) fn export(
             .last_modified_time(zip::DateTime::default())
             .large_file(true);
         for name in names {
+            place::check_inside(path, &name)?;
             archive.start_file(format!("{name}.npy"), member).map_err(failed)?;
             npy::write(snapshot, &name, path, &mut archive)?;
         }

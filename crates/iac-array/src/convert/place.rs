@@ -61,11 +61,30 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file for reading, with its length.
+/// Opens a file for reading, with its length. Pipes and devices are refused: opening one may wait for
+/// ever, and reading it need not end.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
-    let file = File::open(path).map_err(ArrayError::file("open the file", path))?;
-    let length = file.metadata().map_err(ArrayError::file("open the file", path))?.len();
+    let failed = || ArrayError::file("open the file", path);
+    if !std::fs::metadata(path).map_err(failed())?.is_file() {
+        let reason = "it is no regular file";
+        return Err(failed()(io::Error::new(io::ErrorKind::InvalidInput, reason)));
+    }
+    let file = File::open(path).map_err(failed())?;
+    let length = file.metadata().map_err(failed())?.len();
     Ok((file, length))
+}
+
+/// Refuses the name of an array that would mean another place for a folder, or for whoever unpacks
+/// an archive.
+pub(super) fn check_inside(path: &Path, name: &str) -> Result<()> {
+    let leads_out =
+        name.contains('\\') || name.split('/').any(|part| matches!(part, "" | "." | ".."));
+    if leads_out {
+        let shown: String = name.chars().take(64).collect();
+        let reason = format!("an array whose name means another place (`{shown}`)");
+        return Err(ArrayError::foreign(path, reason));
+    }
+    Ok(())
 }
 
 pub(super) fn check_free(path: &Path) -> Result<()> {

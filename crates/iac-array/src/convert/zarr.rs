@@ -242,6 +242,7 @@ pub(super) fn export(
     std::fs::create_dir(&inner).map_err(ArrayError::file("make the folder", path))?;
     let store = open(&inner)?;
     let names = name.map_or_else(|| arrays(snapshot), |name| vec![name.to_owned()]);
+    names.iter().try_for_each(|name| place::check_inside(path, name))?;
     let attrs = snapshot.as_async().store_attrs();
     let mut groups = vec![String::new()];
     for name in &names {
