@@ -1,6 +1,6 @@
 //! Patients as folders of text files.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -220,25 +220,20 @@ fn write_file(folder: &Path, name: &str, bytes: &[u8], overwrite: bool) -> Resul
     }
 }
 
-/// Names that are taken, without regard to case, as some systems have none for it.
+/// Names that are taken, without regard to case, as some systems have none for it, with the number
+/// to try next for each.
 #[derive(Debug, Default)]
-struct Names(HashSet<String>);
+struct Names(HashMap<String, u64>);
 
 impl Names {
     /// A safe name for an id that is not taken yet.
     fn claim(&mut self, id: &str) -> String {
         let name = safe(id);
-        if self.0.insert(name.to_lowercase()) {
-            return name;
-        }
-        let mut number = 2_u64;
-        loop {
-            let numbered = format!("{name}~{number}");
-            if self.0.insert(numbered.to_lowercase()) {
-                return numbered;
-            }
-            number = number.saturating_add(1);
-        }
+        let next = self.0.entry(name.to_lowercase()).or_insert(1);
+        let number = *next;
+        *next = number.saturating_add(1);
+        // No safe name has a tilde, so that the same number is nobody else's.
+        if number == 1 { name } else { format!("{name}~{number}") }
     }
 }
 
@@ -258,9 +253,12 @@ fn safe(id: &str) -> String {
     if name.is_empty() || name.starts_with(['.', ' ']) {
         name.insert(0, '_');
     }
-    let stem = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let stem = name.split('.').next().unwrap_or_default().trim_end_matches(' ');
+    let stem = stem.to_ascii_lowercase();
+    // A port has one digit, which may stand above the line.
+    let port = stem.strip_prefix("com").or_else(|| stem.strip_prefix("lpt"));
     let is_device = matches!(stem.as_str(), "con" | "prn" | "aux" | "nul")
-        || (stem.len() == 4 && (stem.starts_with("com") || stem.starts_with("lpt")));
+        || port.is_some_and(|number| number.chars().count() == 1);
     if is_device {
         name.insert(0, '_');
     }
@@ -282,6 +280,9 @@ mod tests {
             ("a\0b\n", "a_b_"),
             ("NUL.txt", "_NUL.txt"),
             ("com1", "_com1"),
+            ("LPT³.txt", "_LPT³.txt"),
+            ("con .txt", "_con .txt"),
+            ("company", "company"),
             ("x. ", "x"),
             ("C:\\x", "C__x"),
             ("\u{202e}gpj", "_gpj"),
@@ -296,5 +297,13 @@ mod tests {
         let mut names = Names::default();
         let claimed = ["a", "A", "a~2", "a/", "a_"].map(|id| names.claim(id));
         assert_eq!(claimed, ["a", "A~2", "a_2", "a_", "a_~2"]);
+    }
+
+    #[test]
+    fn a_name_that_occurs_very_often_takes_no_time() {
+        // Trying each number anew would be two billion tries.
+        let mut names = Names::default();
+        let last = (0..65_536).map(|_| names.claim("same")).last();
+        assert_eq!(last.as_deref(), Some("same~65536"));
     }
 }
