@@ -218,3 +218,26 @@ fn packing_and_fill_that_cannot_be_are_refused_and_leave_nothing() {
     iac!("arrays", "write", store, "a", file, "--fill", "1").ended_with(2);
     assert_eq!(headers(&store), before);
 }
+
+#[cfg(unix)]
+#[test]
+fn files_that_only_claim_their_size_and_pipes_are_refused_at_once() {
+    let folder = tempdir().unwrap();
+    let store = folder.path().join("s.arrays");
+    let file = npy(folder.path(), "a.npy", &[4, 6]);
+    iac!("arrays", "import", file, "-o", store).succeeded();
+    // A terabyte of which nothing is stored.
+    let huge = folder.path().join("huge.npy");
+    fs::File::create(&huge).unwrap().set_len(1 << 40).unwrap();
+    let pipe = folder.path().join("pipe.npy");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let run = iac!("arrays", "write", store, "a", huge).ended_with(1);
+    assert!(run.err.contains("file of elements"), "{}", run.err);
+    iac!("arrays", "import", huge, "-o", store, "--name", "b").ended_with(1);
+    let run = iac!("arrays", "write", store, "a", pipe).ended_with(2);
+    assert!(run.err.contains("no regular file"), "{}", run.err);
+    let run = iac!("arrays", "import", pipe, "-o", store, "--name", "b").ended_with(3);
+    assert!(run.err.contains("no regular file"), "{}", run.err);
+    let listed = iac!("arrays", "ls", store, "--json").succeeded().json_lines();
+    assert_eq!(listed.len(), 1);
+}

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use iatrocache::arrays::convert::{self, ExportOptions, FileKind, ImportOptions, parse_npy};
-use iatrocache::arrays::{ArrayData, ArraySpec, CompactPolicy, FlushReport, GcOptions, Location};
+use iatrocache::arrays::{
+    ArrayData, ArrayError, ArraySpec, CompactPolicy, FlushReport, GcOptions, Location,
+};
 use serde_json::json;
 
 use super::{Numbers, PackingArgs, Source, numbers, open, open_or_create};
@@ -49,8 +51,7 @@ pub(super) struct WriteArgs {
 }
 
 pub(super) fn write(arguments: &WriteArgs, common: &Common) -> Result<ExitCode> {
-    let bytes = std::fs::read(&arguments.file)
-        .map_err(|error| Failure::io(&arguments.file, "cannot read the file", &error))?;
+    let bytes = whole(&arguments.file)?;
     let data = parse_npy(&bytes)?;
     drop(bytes);
     let packing = arguments.packing.packing()?;
@@ -85,6 +86,22 @@ pub(super) fn write(arguments: &WriteArgs, common: &Common) -> Result<ExitCode> 
     let report = store.flush()?;
     drop(writing);
     told(&report, "published", common)
+}
+
+/// Reads a file of elements that is no larger than those that are imported: a file need not have on
+/// the disk what it says it has, and a pipe need not end.
+fn whole(path: &Path) -> Result<Vec<u8>> {
+    let failed = |error: std::io::Error| Failure::io(path, "cannot read the file", &error);
+    let found = path.metadata().map_err(failed)?;
+    if !found.is_file() {
+        return Err(Failure::usage(format!("{}: it is no regular file", path.display())));
+    }
+    let allowed = ImportOptions::default().max_bytes;
+    if found.len() > allowed {
+        let what = "file of elements (bytes)";
+        return Err(ArrayError::TooLarge { what, found: found.len(), allowed }.into());
+    }
+    std::fs::read(path).map_err(failed)
 }
 
 /// Bring arrays of other files into a store, which is made where nothing is
