@@ -683,3 +683,20 @@ fn small_scale_of_a_smooth_image_is_near_its_average() {
         assert!((i32::from(*found) - sum / 16).abs() < 24, "{x} {y}");
     }
 }
+
+/// DICOM pads fragments to even lengths, and some writers pad with what a marker begins with.
+#[test]
+fn streams_with_padding_behind_their_end_have_the_same_pixels() {
+    for (codec, payload) in small_streams() {
+        let whole = codec.decode_image(&payload, &options()).unwrap();
+        for padding in [&[0][..], &[0, 0], &[0xFF], &[0x20], &[0xFF, 0xD9], &[0, 0xFF, 0xD9]] {
+            let padded = [&payload[..], padding].concat();
+            let found = codec.decode_image(&padded, &options());
+            let found = found.unwrap_or_else(|error| panic!("{padding:?}: {error}"));
+            assert!(found == whole, "{padding:?}");
+            assert_eq!(codec.image_info(&padded).unwrap(), codec.image_info(&payload).unwrap());
+        }
+        // In front of it, nothing is padding.
+        codec.decode_image(&[&[0][..], &payload].concat(), &options()).unwrap_err();
+    }
+}

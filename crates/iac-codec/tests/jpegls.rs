@@ -442,3 +442,133 @@ fn noise_that_grows_still_fits() {
     assert!(matches!(image.samples(), SamplesRef::U16(_)));
     assert_round_trip(&codec, &image, "odd thresholds");
 }
+
+/// A scan whose last byte is 0xFF gets a byte with a stuffed bit in front of the marker.
+#[test]
+fn scans_that_end_in_a_stuffed_byte_before_the_end_marker_are_read() {
+    let mut found = 0;
+    for seed in 0..4000 {
+        let image = noise(shape(3, 5, 1), 8, seed);
+        let payload = lossless().encode_image(&image.as_view()).unwrap();
+        let [before, stuffed, 0xFF, 0xD9] = payload[payload.len() - 4..] else { panic!() };
+        if before != 0xFF {
+            continue;
+        }
+        assert!(stuffed < 0x80, "a marker inside of the scan");
+        found += 1;
+        assert!(lossless().decode_image(&payload, &options()).unwrap() == image, "{seed}");
+        // Without the stuffed byte the 0xFF belongs to the marker, and bits are missing or not: the
+        // image or an error, never other pixels.
+        let mut without = payload.clone();
+        without.remove(payload.len() - 3);
+        if let Ok(decoded) = lossless().decode_image(&without, &options()) {
+            assert!(decoded == image, "{seed}");
+        }
+    }
+    assert!(found > 3, "{found} of the streams end so");
+}
+
+#[test]
+fn fill_bytes_before_the_end_marker_are_passed_over() {
+    for interleave in MODES {
+        let codec = JpeglsOptions::lossless().with_interleave(interleave).codec().unwrap();
+        let image = noise(shape(6, 9, 3), 8, 5);
+        let payload = codec.encode_image(&image.as_view()).unwrap();
+        let at = payload.len() - 2;
+        for count in 1..4 {
+            let mut filled = payload.clone();
+            filled.splice(at..at, vec![0xFF; count]);
+            let decoded = codec.decode_image(&filled, &options());
+            assert!(decoded.unwrap_or_else(|it| panic!("{interleave:?} {count}: {it}")) == image);
+        }
+        // Zeros in front of the marker are no filling: the image, or an error.
+        for count in 1..4 {
+            let mut zeros = payload.clone();
+            zeros.splice(at..at, vec![0; count]);
+            if let Ok(decoded) = codec.decode_image(&zeros, &options()) {
+                assert!(decoded == image, "{interleave:?} {count}");
+            }
+        }
+    }
+}
+
+/// A stream of one component, with other parameters than those of the standard or not.
+fn grey(image: &Image, preset: Option<Preset>) -> Vec<u8> {
+    let mut options = JpeglsOptions::lossless();
+    if let Some(preset) = preset {
+        options = options.with_preset(preset);
+    }
+    options.codec().unwrap().encode_image(&image.as_view()).unwrap()
+}
+
+/// The segments of a stream with their markers: SOI and EOI left out, a scan with its bits.
+fn segments(payload: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut at = 2;
+    while payload[at..] != [0xFF, 0xD9] {
+        let marker = payload[at + 1];
+        let length = usize::from(u16::from_be_bytes([payload[at + 2], payload[at + 3]])) + 2;
+        let end = if marker == 0xDA { payload.len() - 2 } else { at + length };
+        found.push((marker, payload[at..end].to_vec()));
+        at = end;
+    }
+    found
+}
+
+/// Each segment of parameters counts from there on (T.87, C.2.4.1.1): scans behind it are coded
+/// with them, those in front of it are not.
+#[test]
+fn parameters_after_the_first_scan_count_for_the_scans_behind_them_alone() {
+    let planes: Vec<Image> = (0..3).map(|it| smooth(shape(20, 30, 1), 8, it)).collect();
+    let other = Preset { threshold1: 2, threshold2: 5, threshold3: 12, reset_value: 32 };
+    let streams =
+        [grey(&planes[0], None), grey(&planes[1], Some(other)), grey(&planes[2], Some(other))];
+    let mut made = vec![0xFF, 0xD8];
+    // Height, width, three components of which each has a scan.
+    made.extend([0xFF, 0xF7, 0, 17, 8, 0, 20, 0, 30, 3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0]);
+    let mut parameters = None;
+    for (number, stream) in (1_u8..).zip(&streams) {
+        for (marker, mut bytes) in segments(stream) {
+            match marker {
+                0xF8 if number == 2 => {
+                    made.extend(&bytes);
+                    parameters = Some(bytes);
+                }
+                0xDA => {
+                    // The number of the component, behind length and count.
+                    bytes[5] = number;
+                    made.extend(bytes);
+                }
+                _ => {}
+            }
+        }
+    }
+    made.extend([0xFF, 0xD9]);
+    let expected: Vec<u8> = (0..600)
+        .flat_map(|at| {
+            planes.iter().map(move |plane| {
+                let SamplesRef::U8(samples) = plane.samples() else { panic!() };
+                samples[at]
+            })
+        })
+        .collect();
+    let expected = Image::new(shape(20, 30, 3), expected).unwrap();
+    let decoded = lossless().decode_image(&made, &options());
+    assert!(decoded.unwrap_or_else(|error| panic!("{error}")) == expected);
+    // The same segment in front of the first scan would count for that too: refused, or other
+    // pixels that no reader could tell from the right ones, and never a panic.
+    let parameters = parameters.unwrap();
+    let mut early = made.clone();
+    early.splice(21..21, parameters.clone());
+    let decoded = lossless().decode_image(&early, &options());
+    assert!(decoded.is_err() || decoded.unwrap() != expected);
+    // Values that no stream may have are refused behind the first scan as in front of it.
+    let at = made.windows(parameters.len()).position(|it| it == parameters).unwrap();
+    for (offset, value) in [(4, 0), (5, 1), (6, 1), (13, 2), (13, 1), (3, 2), (3, 3), (3, 9)] {
+        let mut altered = made.clone();
+        altered[at + offset] = value;
+        if let Ok(decoded) = lossless().decode_image(&altered, &options()) {
+            assert!(decoded != expected || altered == made, "{offset} {value}");
+        }
+    }
+}

@@ -367,3 +367,51 @@ fn files_are_mapped_when_their_memory_is_first_asked_for() {
     assert!(file.check_size(10).is_err());
     assert!(MappedFile::open(&path).is_err());
 }
+
+/// All orders of five things.
+fn orders() -> Vec<[usize; 5]> {
+    let mut all = Vec::new();
+    for number in 0..120_usize {
+        let (mut left, mut order) = (vec![0, 1, 2, 3, 4], [0; 5]);
+        let mut rest = number;
+        for (place, slot) in order.iter_mut().enumerate() {
+            let choices = 5 - place;
+            *slot = left.remove(rest % choices);
+            rest /= choices;
+        }
+        all.push(order);
+    }
+    all
+}
+
+#[test]
+fn lengths_0_1_70000_0_3_are_read_in_any_order_from_any_source() {
+    let orders = orders();
+    let folder = tempfile::tempdir().unwrap();
+    for (number, stored) in orders.iter().enumerate() {
+        let lengths = [0, 1, 70_000, 0, 3];
+        let payloads: Vec<Vec<u8>> =
+            stored.iter().map(|at| vec![*at as u8 + 1; lengths[*at]]).collect();
+        let path = folder.path().join(format!("{number}.iac"));
+        std::fs::write(&path, pack_of(&payloads)).unwrap();
+        for (source, pack) in common::all_sources(&path) {
+            let pack = pack.unwrap();
+            for asked in orders.iter().skip(number % 7).step_by(7) {
+                let rows: Vec<u64> = asked.iter().map(|row| *row as u64).collect();
+                let wanted: Vec<&[u8]> =
+                    asked.iter().map(|row| payloads[*row].as_slice()).collect();
+                assert_eq!(
+                    pack.read_rows(&rows).unwrap(),
+                    wanted,
+                    "{source}: {stored:?} {asked:?}"
+                );
+                let batch = pack.read_contiguous(&rows).unwrap();
+                assert!(batch.iter().eq(wanted.iter().copied()), "{source}: {stored:?} {asked:?}");
+                assert_eq!(batch.len(), 5);
+                for row in rows {
+                    assert_eq!(pack.read(row).unwrap(), payloads[row as usize], "{source}");
+                }
+            }
+        }
+    }
+}

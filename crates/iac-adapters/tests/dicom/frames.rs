@@ -927,3 +927,63 @@ fn same(one: &Element, other: &Element) -> bool {
         _ => false,
     }
 }
+
+/// Streams of run lengths of one byte plane, of 75 bytes each: an odd number.
+fn odd_streams(count: u8) -> Vec<Bytes> {
+    (0..count)
+        .map(|frame| {
+            let mut bytes = vec![1, 0, 0, 0, 64, 0, 0, 0];
+            bytes.resize(64, 0);
+            bytes.push(9);
+            bytes.extend((0..10).map(|n| frame * 20 + n));
+            bytes.into()
+        })
+        .collect()
+}
+
+#[test]
+fn offset_tables_that_do_not_fit_their_frames_lose_none_and_frames_of_odd_lengths_are_whole() {
+    let form = Form { size: [2, 5], channels: 1, allocated: 8, stored: 8, signed: false };
+    let streams = odd_streams(3);
+    assert_eq!(streams[0].len() % 2, 1);
+    // Items of 8 bytes in front of streams that are padded to 76.
+    let item = 8 + 76;
+    let cases: [(&str, Vec<u32>); 8] = [
+        ("right", vec![0, item, 2 * item]),
+        ("none", vec![]),
+        ("one entry too many: where a fourth would begin", vec![0, item, 2 * item, 3 * item]),
+        ("one entry too many: beyond the end", vec![0, item, 2 * item, 9 * item]),
+        ("one entry too many: the first twice", vec![0, 0, item, 2 * item]),
+        ("one entry too few", vec![0, item]),
+        ("entries that count no padding", vec![0, item - 1, 2 * item - 2]),
+        ("all zero", vec![0, 0, 0]),
+    ];
+    for (what, table) in cases {
+        for builder in [plain(), plain().schema(SchemaChoice::Two)] {
+            let file = encapsulated(
+                object(1, form, Some("3"), Vec::new()),
+                "1.2.840.10008.1.2.5",
+                &streams,
+            );
+            let file = with_table(file, &table);
+            let made = build(&builder, vec![DicomInput::Bytes(what.to_owned(), file.into())]);
+            assert_eq!(made.pack.frame_count(0).unwrap(), 3, "{what}");
+            for frame in 0..3 {
+                let wanted: Vec<u8> = (0..10).map(|n| frame as u8 * 20 + n).collect();
+                let found = made.pack.read_frame(0, frame).unwrap();
+                assert_eq!(found.samples, PixelSamples::U8(wanted), "{what}: frame {frame}");
+            }
+            // What is exported has the same frames.
+            let file =
+                made.pack.export(0, &ExportOptions::default().with_syntax(ExportSyntax::Rle));
+            let again = DicomInput::Bytes("again".to_owned(), file.unwrap().into());
+            let again = build(&builder, vec![again]);
+            assert_eq!(again.pack.frame_count(0).unwrap(), 3, "{what}");
+            assert_eq!(
+                again.pack.read_frame(0, 2).unwrap().samples,
+                made.pack.read_frame(0, 2).unwrap().samples,
+                "{what}"
+            );
+        }
+    }
+}

@@ -523,3 +523,105 @@ fn no_damage_of_several_bytes_stops_the_process() {
         }
     }
 }
+
+/// A stream of a schema with two columns, the second of them of the given type.
+fn with_type_tag(tag: u8) -> Vec<u8> {
+    stream!(MetadataVersion::V5, |b| Schema => {
+        let mut columns = Vec::new();
+        for (name, tag) in [("known", Type::Null), ("of another world", Type(tag))] {
+            let name = b.create_string(name);
+            let null = arrow_ipc::NullBuilder::new(&mut b).finish();
+            let mut field = arrow_ipc::FieldBuilder::new(&mut b);
+            field.add_name(name);
+            field.add_type_type(tag);
+            field.add_type_(null.as_union_value());
+            columns.push(field.finish());
+        }
+        let fields = b.create_vector(&columns);
+        let mut schema = arrow_ipc::SchemaBuilder::new(&mut b);
+        schema.add_fields(fields);
+        schema.finish()
+    })
+}
+
+#[test]
+fn type_tags_that_nobody_knows_are_refused_by_the_name_of_the_column() {
+    for tag in 0..=255 {
+        let is_known = (1..=Type::ENUM_MAX).contains(&tag);
+        match parse(with_type_tag(tag)) {
+            Err(error) => {
+                let text = error.to_string();
+                // Of a column without a type, the library tells no name.
+                let named = text.contains("of another world") || tag == 0;
+                assert!(named, "{tag}: {text}");
+                assert!(!text.contains(super::PANICKED), "{tag}: {text}");
+            }
+            Ok(table) => {
+                assert!(is_known, "{tag}: {:?}", table.schema());
+                assert!(table.decode().unwrap().is_empty());
+            }
+        }
+    }
+}
+
+/// Removes a member of a table: its place in the list of places becomes 0.
+fn without_member(message: &mut [u8], table: (usize, usize), member: u16) {
+    let (_, places) = table;
+    let at = places + usize::from(member);
+    assert_ne!(message[at..at + 2], [0, 0], "the member is not there");
+    message[at..at + 2].fill(0);
+}
+
+/// Where a message's table begins in its bytes, and the list of its members' places.
+fn table_at(message: &[u8], at: usize) -> (usize, usize) {
+    let back = i32::from_le_bytes(message[at..at + 4].try_into().unwrap());
+    (at, usize::try_from(i64::try_from(at).unwrap() - i64::from(back)).unwrap())
+}
+
+/// The table that a member points at.
+fn member_table(message: &[u8], table: (usize, usize), member: u16) -> (usize, usize) {
+    let place = table.1 + usize::from(member);
+    let offset = usize::from(u16::from_le_bytes([message[place], message[place + 1]]));
+    let at = table.0 + offset;
+    let to = u32::from_le_bytes(message[at..at + 4].try_into().unwrap()) as usize;
+    table_at(message, at + to)
+}
+
+#[test]
+fn schemas_and_batches_without_their_lists_are_damaged() {
+    let stream = one_column();
+    // Each message: 8 bytes, metadata of the length that the last four say.
+    let length =
+        |at: usize| u32::from_le_bytes(stream[at + 4..at + 8].try_into().unwrap()) as usize;
+    let second = 8 + length(0);
+    for (start, member, reason) in [
+        (0, arrow_ipc::Schema::VT_FIELDS, "no fields"),
+        (second, arrow_ipc::RecordBatch::VT_NODES, "node"),
+        (second, arrow_ipc::RecordBatch::VT_BUFFERS, "buffer"),
+    ] {
+        let mut altered = stream.clone();
+        let end = start + 8 + length(start);
+        let message = &mut altered[start + 8..end];
+        let root = u32::from_le_bytes(message[..4].try_into().unwrap()) as usize;
+        let root = table_at(message, root);
+        let header = member_table(message, root, arrow_ipc::Message::VT_HEADER);
+        without_member(message, header, member);
+        let error = exercise(&altered).unwrap_err();
+        let text = damaged(&error);
+        assert!(text.contains(reason), "{reason}: {text}");
+        assert!(!text.contains(super::PANICKED), "{text}");
+    }
+    // A message without a header, and a header whose kind is missing.
+    for member in [arrow_ipc::Message::VT_HEADER, arrow_ipc::Message::VT_HEADER_TYPE] {
+        for start in [0, second] {
+            let mut altered = stream.clone();
+            let end = start + 8 + length(start);
+            let message = &mut altered[start + 8..end];
+            let root = u32::from_le_bytes(message[..4].try_into().unwrap()) as usize;
+            let root = table_at(message, root);
+            without_member(message, root, member);
+            let error = exercise(&altered).unwrap_err();
+            assert!(!damaged(&error).contains(super::PANICKED), "{error}");
+        }
+    }
+}
