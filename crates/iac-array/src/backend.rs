@@ -222,6 +222,22 @@ impl Backend {
         Ok(())
     }
 
+    /// Refuses what is no regular file, where the store is a folder: opening a pipe would wait for ever.
+    /// What is not there is told by whoever reads it.
+    fn check_regular(&self, path: &Path) -> Result<()> {
+        let Some(local) = self.local.as_ref().filter(|_| cfg!(unix)) else {
+            return Ok(());
+        };
+        let at =
+            local.path_to_filesystem(path).map_err(|error| store_error("read", path, error))?;
+        match std::fs::metadata(at) {
+            Ok(found) if !found.is_file() => {
+                Err(ArrayError::corrupt(path, "it is no regular file"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The objects of a folder of the store.
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<Listed>> {
         let prefix = self.root.clone().join(folder);
@@ -259,6 +275,7 @@ impl Backend {
 
     /// A whole object, which is not read when it has more bytes than it may have.
     pub(crate) async fn small(&self, path: &Path, allowed: u64) -> Result<Bytes> {
+        self.check_regular(path)?;
         let failed = |error| store_error("read", path, error);
         let answer = self.store.get(path).await.map_err(failed)?;
         if answer.meta.size > allowed {
@@ -291,15 +308,7 @@ impl Backend {
         if length == 0 {
             return Ok(Bytes::new());
         }
-        if let Some(local) = self.local.as_ref().filter(|_| cfg!(unix)) {
-            // Opening a pipe would wait for ever. Whatever is read later has been looked at here.
-            let at =
-                local.path_to_filesystem(path).map_err(|error| store_error("read", path, error))?;
-            let found = std::fs::metadata(at).map_err(|error| io_error(path, error))?;
-            if !found.is_file() {
-                return Err(ArrayError::corrupt(path, "it is no regular file"));
-            }
-        }
+        self.check_regular(path)?;
         if let Some(file) = self.open_local(path)? {
             return file.read(range);
         }
