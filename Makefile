@@ -118,6 +118,7 @@ soak: setup reference ## property tests and fuzzing for much longer than in chec
 	IAC_TEXT_SOAK_BYTES=1000000000 $(CARGO_TEST) -p iac-adapters --features iac-codec/full --test text_memory -- --nocapture
 	PROPTEST_CASES=20000 IAC_TABLE_DAMAGE_ROUNDS=100000 $(CARGO_TEST) --workspace $(FULL)
 	IAC_FLIPS=full $(CARGO_TEST) -p iac-adapters --features iac-codec/full,dicom,wsi-import,jxl --test flips -- --nocapture
+	IAC_FLIPS=full $(CARGO_TEST) -p iac-cli --features full --test public_files -- --nocapture
 	$(CARGO_TEST) -p iac-cli --features full --test tiles_killed -- --ignored --nocapture
 	$(CARGO_TEST) -p iac-array --test kills -- --ignored --nocapture
 	IAC_ARRAY_FLUSHES=1000 $(CARGO_TEST) -p iac-array --test crowds -- --nocapture
