@@ -94,7 +94,9 @@ fn safe_part(part: &str, rules: Rules) -> String {
         character == '\0'
             || character == '/'
             || (rules.is_portable()
-                && (character.is_control() || r#"<>:"\|?*"#.contains(character)))
+                && (character.is_control()
+                    || is_direction(character)
+                    || r#"<>:"\|?*"#.contains(character)))
     };
     let mut safe = part.replace(unsafe_character, "_");
     if safe.is_empty() {
@@ -116,6 +118,15 @@ fn safe_part(part: &str, rules: Rules) -> String {
         safe = shortened(&safe);
     }
     safe
+}
+
+/// Characters that are not seen and turn the direction of writing: `\u{202e}gpj.exe` looks like a
+/// picture.
+const fn is_direction(character: char) -> bool {
+    matches!(
+        character,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
 }
 
 /// Names that Windows takes for devices, whatever their extension.
@@ -244,6 +255,7 @@ mod tests {
             ("", "_"),
             ("a\0b\nc\u{7f}", "a_b_c_"),
             ("C:\\x", "C__x"),
+            ("\u{202e}gpj.exe", "_gpj.exe"),
             ("con", "_con"),
             ("Con.txt", "_Con.txt"),
             ("con .txt", "_con .txt"),
