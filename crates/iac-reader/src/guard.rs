@@ -9,115 +9,20 @@
 //! once, at their start. Views taken before the cut read zeros behind the new end.
 #![allow(unsafe_code)] // signal handlers, and the mapping that they repair
 
+// Only signal handlers look things up.
+#[cfg_attr(not(unix), allow(dead_code))]
+mod register;
+
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// Mappings that one block of the register holds.
-const BLOCK: usize = 256;
-/// Address of a slot that is being filled.
-const RESERVED: usize = 1;
+use register::Register;
+pub(crate) use register::Registration;
 
-/// One mapping, readable inside a signal handler: atomics only, never freed.
-struct Slot {
-    start: AtomicUsize,
-    length: AtomicUsize,
-    faults: AtomicU32,
-    lost: AtomicBool,
-}
-
-/// A block of slots; blocks form a list that only grows.
-struct Block {
-    slots: [Slot; BLOCK],
-    next: AtomicPtr<Block>,
-}
-
-impl Block {
-    const fn new() -> Self {
-        Self {
-            slots: [const {
-                Slot {
-                    start: AtomicUsize::new(0),
-                    length: AtomicUsize::new(0),
-                    faults: AtomicU32::new(0),
-                    lost: AtomicBool::new(false),
-                }
-            }; BLOCK],
-            next: AtomicPtr::new(std::ptr::null_mut()),
-        }
-    }
-
-    fn next(&self) -> Option<&'static Self> {
-        // SAFETY: the pointer is null or was made from a leaked box, which stays valid.
-        unsafe { self.next.load(Ordering::Acquire).as_ref() }
-    }
-}
-
-static REGISTER: Block = Block::new();
-
-/// A mapping's entry in the register; leaving scope takes it out.
-#[derive(Debug)]
-pub(crate) struct Registration(&'static Slot);
-
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("lost", &self.lost).finish_non_exhaustive()
-    }
-}
-
-impl Registration {
-    /// Whether a part of the mapping was lost.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.0.lost.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.0.start.store(0, Ordering::Release);
-    }
-}
+static REGISTER: Register = Register::new();
 
 /// Enters a mapping, whether or not the guard is installed: it may be, later.
 pub(crate) fn register(start: usize, length: usize) -> Registration {
-    let mut block: &'static Block = &REGISTER;
-    loop {
-        for slot in &block.slots {
-            let free = slot.start.load(Ordering::Relaxed) == 0;
-            if free
-                && slot
-                    .start
-                    .compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-            {
-                slot.length.store(length, Ordering::Relaxed);
-                slot.faults.store(0, Ordering::Relaxed);
-                slot.lost.store(false, Ordering::Relaxed);
-                slot.start.store(start, Ordering::Release);
-                return Registration(slot);
-            }
-        }
-        block = block.next().unwrap_or_else(|| append_block(block));
-    }
-}
-
-fn append_block(last: &'static Block) -> &'static Block {
-    let fresh = Box::into_raw(Box::new(Block::new()));
-    match last.next.compare_exchange(
-        std::ptr::null_mut(),
-        fresh,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    ) {
-        // SAFETY: the box was leaked above and is now reachable for ever.
-        Ok(_) => unsafe { &*fresh },
-        Err(other) => {
-            // SAFETY: nobody else has seen `fresh`; `other` is a leaked block.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*other
-            }
-        }
-    }
+    REGISTER.enter(start, length)
 }
 
 /// Installs the guard for this process. Calling it again does nothing.
@@ -145,6 +50,7 @@ mod unix {
     use super::*;
     use std::ptr::null_mut;
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
     static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
@@ -201,18 +107,18 @@ mod unix {
 
     /// Maps zero pages over a fault inside one of our mappings.
     fn repair(address: usize) -> bool {
-        let Some((slot, start)) = find(address) else {
+        let page = PAGE_BYTES.load(Ordering::Acquire);
+        let Some((slot, start)) = REGISTER.find(address, page) else {
             return false;
         };
-        let page = PAGE_BYTES.load(Ordering::Acquire);
-        let end = start.saturating_add(slot.length.load(Ordering::Relaxed));
+        let end = start.saturating_add(slot.length());
         let first = address & !page.wrapping_sub(1);
         // Twice as many pages each time: a reader that walks on through a lost file must not use
         // up the process's number of mappings.
-        let faults = slot.faults.fetch_add(1, Ordering::AcqRel).min(24);
+        let faults = slot.count_fault().min(24);
         let wanted = page.saturating_mul(1 << faults);
         let left = end.saturating_sub(first).checked_next_multiple_of(page).unwrap_or(page);
-        slot.lost.store(true, Ordering::Release);
+        slot.lose();
         // SAFETY: the span lies inside a mapping of ours (rounded up to its last page), so nothing
         // else is replaced; the faulting thread holds the mapping, so it is not unmapped meanwhile.
         // `errno` belongs to the interrupted code and is put back.
@@ -229,27 +135,6 @@ mod unix {
             );
             *errno = kept;
             mapped != libc::MAP_FAILED
-        }
-    }
-
-    fn find(address: usize) -> Option<(&'static Slot, usize)> {
-        let mut block: &'static Block = &REGISTER;
-        loop {
-            for slot in &block.slots {
-                let start = slot.start.load(Ordering::Acquire);
-                if start > RESERVED
-                    && address.checked_sub(start).is_some_and(|at| {
-                        at < slot
-                            .length
-                            .load(Ordering::Relaxed)
-                            .checked_next_multiple_of(PAGE_BYTES.load(Ordering::Relaxed))
-                            .unwrap_or(0)
-                    })
-                {
-                    return Some((slot, start));
-                }
-            }
-            block = block.next()?;
         }
     }
 

@@ -42,7 +42,8 @@ struct Seen {
 impl Seen {
     fn note(&self, tick: u64, size: u64) {
         self.size.store(size, Ordering::Relaxed);
-        // Whoever reads this tick reads that size, or a later one.
+        // Whoever reads this tick reads that size, or one that another thread has noted since: that
+        // may be older than the tick if the thread was held up between asking and noting.
         self.tick.store(tick, Ordering::Release);
     }
 
