@@ -9,6 +9,8 @@ SOAK_SECONDS ?= 600
 # For `make fuzz`.
 TARGET ?=
 TIME ?= 300
+# For `make valgrind`, as in CODECS=jpegls.
+CODECS ?=
 # For `make bench-compare`, as in ARGS=--quick.
 ARGS ?=
 # For `make semver`.
@@ -112,6 +114,25 @@ check: lint test doc features fuzz-smoke bench-guard ## all that continuous inte
 fuzz: setup ## one fuzz target for longer: make fuzz TARGET=pack TIME=600
 	@[ -n "$(TARGET)" ] || { echo 'fuzz: say which one, as in make fuzz TARGET=pack TIME=600' >&2; exit 2; }
 	scripts/fuzz.sh $(TIME) $(TARGET)
+
+# Other flags than those of all other builds, so a folder of its own, of about 8 GB, that may be deleted.
+.PHONY: sanitize
+sanitize: setup ## tests under AddressSanitizer and LeakSanitizer, on the stable toolchain (not in check)
+	PROFILE=$(PROFILE) scripts/sanitize.sh
+
+.PHONY: valgrind
+valgrind: setup ## tests of the native codecs under memcheck and helgrind (not in check)
+	PROFILE=$(PROFILE) FULL='$(FULL)' scripts/valgrind.sh $(CODECS)
+
+.PHONY: miri
+miri: setup ## tests of what holds `unsafe` under Miri, where a nightly toolchain has it (not in check)
+	scripts/miri.sh
+
+# Built in a folder of its own, since other crates know this flag too.
+.PHONY: loom
+loom: setup ## all orders in which threads may meet in what takes no locks (not in check)
+	CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/loom RUSTFLAGS='--cfg loom' \
+		cargo test --profile $(PROFILE) -p iac-reader --no-default-features --lib -- models::
 
 .PHONY: soak
 soak: setup reference ## property tests and fuzzing for much longer than in check
