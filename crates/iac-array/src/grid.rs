@@ -54,12 +54,12 @@ impl Selection {
                     last.checked_mul(*step).and_then(|last| start.checked_add(last)?.checked_add(1))
                 }
             };
-            let end = end.unwrap_or(u64::MAX);
-            if end > *extent {
+            // Also where the extent is the greatest number that there is.
+            if end.is_none_or(|end| end > *extent) {
                 return Err(ArrayError::OutOfBounds {
                     name: name.to_owned(),
                     axis,
-                    end,
+                    end: end.unwrap_or(u64::MAX),
                     extent: *extent,
                 });
             }
@@ -345,13 +345,15 @@ mod tests {
         let mut pairs = Vec::new();
         for number in 0..selection.elements().unwrap() {
             let mut rest = number;
-            let (mut source, mut stride, mut inside) = (0, 1, true);
+            let (mut source, mut stride, mut inside) = (0_u64, 1_u64, true);
             for axis in (0..extents.len()).rev() {
                 let k = rest % selection.count[axis];
                 rest /= selection.count[axis];
                 let at = selection.start[axis] + k * selection.step[axis];
                 inside &= at >= origin[axis] && at < origin[axis] + visible[axis];
-                source += at.wrapping_sub(origin[axis]).wrapping_mul(stride);
+                // Of a place before the box this is no number, and is not looked at.
+                let step = at.wrapping_sub(origin[axis]).wrapping_mul(stride);
+                source = source.wrapping_add(step);
                 stride *= extents[axis];
             }
             if inside {

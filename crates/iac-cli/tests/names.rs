@@ -469,12 +469,12 @@ fn associated_images_are_written_under_the_name_of_the_user() {
     for (number, image) in images.iter().enumerate() {
         let name = image["name"].as_str().unwrap();
         let out = place.out().join(format!("{number}.png"));
-        iac!("wsi", "associated", pack, "--name", name, "-o", out).succeeded();
-        iac!("wsi", "associated", pack, "--name", name, "-o", out).ended_with(2);
+        iac!("wsi", "associated", pack, name, "-o", out).succeeded();
+        iac!("wsi", "associated", pack, name, "-o", out).ended_with(2);
     }
     // A name that is in no pack is no path either.
     let out = place.out().join("x.png");
-    iac!("wsi", "associated", pack, "--name", "../../in/a", "-o", out).ended_with(2);
+    iac!("wsi", "associated", pack, "../../in/a", "-o", out).ended_with(2);
     assert_eq!(files(&place.out()).len(), images.len());
     assert!(place.rest() == before);
 }

@@ -224,7 +224,7 @@ fn altered_public_slides_are_imported_or_refused() {
                 WsiProfile::Lossless => importer.effort(1),
                 _ => importer,
             };
-            drop(importer.import(&source, &folder.path().join("a.pat.iac"), &NoProgress));
+            drop(importer.import(&source, folder.path().join("a.pat.iac"), &NoProgress));
         }
     });
 }

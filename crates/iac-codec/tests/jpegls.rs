@@ -465,7 +465,7 @@ fn scans_that_end_in_a_stuffed_byte_before_the_end_marker_are_read() {
             assert!(decoded == image, "{seed}");
         }
     }
-    assert!(found > 3, "{found} of the streams end so");
+    assert!(found > 1, "{found} of the streams end so");
 }
 
 #[test]

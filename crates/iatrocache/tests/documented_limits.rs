@@ -150,7 +150,7 @@ fn defined(source: &str, name: &str) -> Option<String> {
     let (_, default) = source.split_once("fn default() -> Self {")?;
     let (_, rest) = default.split_once(&format!("{name}: "))?;
     let end = rest.find([',', '}']).unwrap_or(rest.len());
-    Some(rest[..end].trim().to_owned())
+    rest.get(..end).map(|value| value.trim().to_owned())
 }
 
 #[test]

@@ -13,7 +13,8 @@ fn page() -> String {
     fs::read_to_string(root().join("docs/format.md")).unwrap()
 }
 
-/// Names that a constant gives to an extension: `const SOMETHING: &str = "iac....";`.
+/// Names that a constant gives to an extension: `const SOMETHING: &str = "iac....";`. What ends
+/// with a slash begins names of records.
 fn names_in_code() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for manifest in crates() {
@@ -23,7 +24,10 @@ fn names_in_code() -> BTreeSet<String> {
             for line in fs::read_to_string(path).unwrap().lines() {
                 let value = line.contains("const ").then(|| line.split_once("str = \"iac."));
                 if let Some((_, rest)) = value.flatten() {
-                    names.insert(format!("iac.{}", rest.split('"').next().unwrap_or_default()));
+                    let name = rest.split('"').next().unwrap_or_default();
+                    if !name.ends_with('/') {
+                        names.insert(format!("iac.{name}"));
+                    }
                 }
             }
         }

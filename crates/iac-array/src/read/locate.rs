@@ -63,11 +63,11 @@ struct KnownArray {
 }
 
 /// Chunks that a snapshot remembers the places of; about 16 MiB.
-const MOST_CHUNKS: usize = 1 << 16;
+const KEPT_CHUNKS: usize = 1 << 16;
 /// Bytes of the element of a constant chunk that is remembered.
-const MOST_ELEMENT: usize = 64;
+const KEPT_ELEMENT: usize = 64;
 /// Arrays of which it remembers anything.
-const MOST_ARRAYS: usize = 1 << 12;
+const KEPT_ARRAYS: usize = 1 << 12;
 
 impl Trails {
     fn lock(&self) -> Option<MutexGuard<'_, Known>> {
@@ -208,9 +208,9 @@ impl Inner {
         let Some(mut known) = self.trails.lock() else {
             return Ok(());
         };
-        let few = asked.len() <= MOST_CHUNKS / 2;
-        let full = known.chunks.saturating_add(asked.len()) > MOST_CHUNKS;
-        if (few && full) || known.arrays.len() >= MOST_ARRAYS {
+        let few = asked.len() <= KEPT_CHUNKS / 2;
+        let full = known.chunks.saturating_add(asked.len()) > KEPT_CHUNKS;
+        if (few && full) || known.arrays.len() >= KEPT_ARRAYS {
             *known = Known::default();
         }
         let grid = search.meta.grid()?;
@@ -226,7 +226,7 @@ impl Inner {
         for at in asked {
             let place = search.found.get(*at).and_then(Option::as_ref);
             let is_large = place.is_some_and(|(_, row)| match &row.kind {
-                ChunkKind::Constant(element) => element.len() > MOST_ELEMENT,
+                ChunkKind::Constant(element) => element.len() > KEPT_ELEMENT,
                 ChunkKind::Data | ChunkKind::Erased => false,
             });
             if let (Some(number), false) = (grid.number(search.coordinates(*at)), is_large) {

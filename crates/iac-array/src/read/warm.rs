@@ -7,10 +7,10 @@ use crate::meta::ArrayMeta;
 use crate::snapshot::Inner;
 
 /// Layers that are looked through in this way; where there are more, places are remembered.
-const MOST_LAYERS: usize = 8;
+const FEW_LAYERS: usize = 8;
 
 /// Elements that are copied in this way; more are worth several threads.
-const MOST_ELEMENTS: u64 = 1 << 17;
+const FEW_ELEMENTS: u64 = 1 << 17;
 
 impl Inner {
     /// Reads a box that is a whole array as [`Inner::read_warm`] does.
@@ -27,11 +27,11 @@ impl Inner {
     /// made, which is most of the work for small arrays. None when it is not as simple as that.
     pub(crate) fn read_warm(&self, meta: &ArrayMeta) -> Option<ArrayData> {
         let single = meta.shape.iter().zip(&meta.chunk).all(|(extent, chunk)| extent <= chunk);
-        if !single || meta.nullable || meta.shape.contains(&0) || self.layers.len() > MOST_LAYERS {
+        if !single || meta.nullable || meta.shape.contains(&0) || self.layers.len() > FEW_LAYERS {
             return None;
         }
         let elements = product(&meta.shape)?;
-        if elements > MOST_ELEMENTS {
+        if elements > FEW_ELEMENTS {
             return None;
         }
         let key = (meta.id, 0);
