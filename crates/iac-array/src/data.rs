@@ -8,8 +8,7 @@ use crate::error::{ArrayError, Result, u64_len, usize_len};
 use crate::grid::product;
 use crate::values::check_elements;
 pub(crate) use crate::values::{
-    Place, Source, Target, Values, check_element, check_fixed, copy_in, copy_out, decode_variable,
-    fill_bytes,
+    Place, Source, Target, Values, check_element, check_fixed, copy_in, copy_out, fill_bytes,
 };
 
 /// Elements of one type and shape, row-major.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use iatrocache::ops::OpsError;
-use iatrocache::{CodecError, ErrorKind, ReadError};
+use iatrocache::{ErrorKind, ReadError};
 use serde_json::{Map, Value};
 
 use crate::output;
@@ -81,7 +81,8 @@ impl Failure {
     }
 
     /// A codec that was asked for cannot be made.
-    pub(crate) fn codec(error: &CodecError) -> Self {
+    #[cfg(any(feature = "text", feature = "arrays"))]
+    pub(crate) fn codec(error: &iatrocache::CodecError) -> Self {
         let kind = ErrorKind::from_name(error.kind().as_str()).unwrap_or(ErrorKind::Usage);
         let mut report = Report::new(kind, format!("--codec: {error}"));
         report.hint = hint_of(kind);

@@ -14,11 +14,12 @@ use super::arrf_file::{
 use super::place;
 use super::slabs::Intake;
 use crate::attr::Attr;
-use crate::data::{ArrayData, Values, decode_variable};
+use crate::data::{ArrayData, Values};
 use crate::dtype::DType;
 use crate::error::{ArrayError, Result, u64_len, zeroed};
 use crate::grid::{Grid, MAX_RANK, product};
 use crate::meta::ArraySpec;
+use crate::values::decode_variable;
 
 /// The array of this name stands for the file; its attributes are those of the store.
 const FILE: &str = "__file__";

@@ -100,6 +100,13 @@ fn check_flatbuffer_field(
         )));
     }
     text.take(field.name())?;
+    if field.type_type().variant_name().is_none() {
+        return Err(Fault::unsupported(format!(
+            "the type of column `{}` has the tag {}, which is not known",
+            field.name().unwrap_or_default(),
+            field.type_type().0,
+        )));
+    }
     for pair in field.custom_metadata().into_iter().flatten() {
         text.take(pair.key())?;
         text.take(pair.value())?;
