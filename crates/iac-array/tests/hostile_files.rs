@@ -385,3 +385,26 @@ fn texts_count_as_what_they_take_in_memory() {
     assert!(matches!(limit(1 << 20), Err(ArrayError::TooLarge { .. })));
     limit(8 << 20).unwrap();
 }
+
+#[test]
+fn packed_files_are_compared_with_their_checksum() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("a.nii.gz");
+    let mut store = memory();
+    store.define("a", ArraySpec::new(DType::UInt8, &[40, 50])).unwrap();
+    store.write("a", &[0, 0], ndarray::Array2::from_elem((40, 50), 7_u8)).unwrap();
+    store.flush().unwrap();
+    convert::export(&store.snapshot(), None, &path, &ExportOptions::default()).unwrap();
+    let sound = fs::read(&path).unwrap();
+    import(&path).unwrap();
+    // The last eight bytes are the checksum and the length.
+    for at in 1..=8 {
+        let mut wrong = sound.clone();
+        wrong[sound.len() - at] ^= 1;
+        for bytes in [&wrong[..], &sound[..sound.len() - at]] {
+            fs::write(&path, bytes).unwrap();
+            let error = import(&path).unwrap_err();
+            assert!(matches!(error, ArrayError::Corrupt { .. }), "{at}: {error}");
+        }
+    }
+}

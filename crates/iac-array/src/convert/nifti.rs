@@ -52,6 +52,9 @@ fn datatype(dtype: &DType) -> Option<i16> {
     all.into_iter().find(|number| element(*number).as_ref() == Some(dtype))
 }
 
+/// Bytes behind the elements of a packed file that are read for its checksum.
+const MAX_REST: u64 = 64 << 20;
+
 /// A stream of bytes, decompressed when it is packed, and the bytes of the file.
 struct Stream {
     source: Box<dyn Read>,
@@ -174,7 +177,17 @@ pub(super) fn import(intake: &mut Intake<'_>) -> Result<()> {
             Some(scale) => scaled(&bytes, &stored_type, &dtype, scale),
             None => Ok(bytes),
         }
-    })
+    })?;
+    if packed {
+        // The checksum of what is packed stands behind it, and is compared when it is read.
+        let rest = std::io::copy(&mut source.take(MAX_REST), &mut std::io::sink());
+        let rest = rest.map_err(|error| ArrayError::damaged(path, error.to_string()))?;
+        if rest == MAX_REST {
+            let reason = format!("{MAX_REST} bytes or more lie behind its elements");
+            return Err(ArrayError::damaged(path, reason));
+        }
+    }
+    Ok(())
 }
 
 /// Slope and intercept, where they change anything.
