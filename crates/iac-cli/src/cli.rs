@@ -59,8 +59,16 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = When::Auto, hide_possible_values = true, help = "When to show progress: auto (on a terminal), always, never")]
     pub(crate) progress: When,
     /// Most threads to use; results never depend on it [default: all cores]
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", value_parser = workers)]
     pub(crate) workers: Option<NonZeroUsize>,
+}
+
+/// Threads that can be asked for: starting more takes longer than what they would do.
+const MAX_WORKERS: usize = 1024;
+
+fn workers(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text.parse().ok().filter(|number: &NonZeroUsize| number.get() <= MAX_WORKERS);
+    number.ok_or_else(|| format!("threads are a number from 1 to {MAX_WORKERS}"))
 }
 
 /// The commands, in the order in which help lists them.

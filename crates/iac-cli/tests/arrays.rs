@@ -240,3 +240,47 @@ fn files_that_only_claim_their_size_and_pipes_are_refused_at_once() {
     let listed = iac!("arrays", "ls", store, "--json").succeeded().json_lines();
     assert_eq!(listed.len(), 1);
 }
+
+#[test]
+fn an_import_that_fails_leaves_nothing_and_one_that_succeeds_a_whole_store() {
+    let folder = tempdir().unwrap();
+    let store = folder.path().join("deep/s.arrays");
+    let good = npy(folder.path(), "a.npy", &[4, 6]);
+    let bad = folder.path().join("b.npy");
+    fs::write(&bad, b"no numbers").unwrap();
+    iac!("arrays", "import", good, bad, "-o", store).ended_with(1);
+    assert_eq!(fs::read_dir(folder.path().join("deep")).unwrap().count(), 0);
+    // An empty folder is as good as none; one with something in it is not touched.
+    fs::create_dir(&store).unwrap();
+    iac!("arrays", "import", good, "-o", store).succeeded();
+    iac!("arrays", "verify", store).succeeded();
+    iac!("arrays", "import", good, "-o", store, "--name", "again").succeeded();
+    assert_eq!(iac!("arrays", "ls", store, "--json").succeeded().json_lines().len(), 2);
+    let names: Vec<_> = fs::read_dir(folder.path().join("deep")).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    let other = folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("notes.txt"), "mine").unwrap();
+    iac!("arrays", "import", good, "-o", other).ended_with(2);
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
+}
+
+#[test]
+fn infinite_extremes_are_told_and_threads_are_bounded() {
+    let folder = tempdir().unwrap();
+    let numbers = [f32::NEG_INFINITY, 1.0, f32::INFINITY, f32::NAN];
+    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let data = ArrayData::from_bytes("float32".parse().unwrap(), &[4], bytes).unwrap();
+    let file = folder.path().join("i.npy");
+    fs::write(&file, convert::npy_bytes(&data).unwrap()).unwrap();
+    let store = folder.path().join("s.arrays");
+    iac!("arrays", "import", file, "-o", store).succeeded();
+    let stats = iac!("arrays", "info", store, "i", "--json").succeeded().json();
+    assert_eq!(stats["stats"]["min"], "-Infinity", "{stats}");
+    assert_eq!(stats["stats"]["max"], "Infinity");
+    iac!("arrays", "ls", store, "--workers", "3").succeeded();
+    for workers in ["0", "1025", "18446744073709551615", "many"] {
+        let run = iac!("arrays", "ls", store, "--workers", workers).ended_with(2);
+        assert!(run.err.contains("1 to 1024"), "{}", run.err);
+    }
+}

@@ -17,11 +17,12 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 #![allow(clippy::panic, clippy::print_stdout, missing_docs)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../iac-codec/tests/common/watched.rs"]
+mod watched;
+
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use iatrocache::adapters::TileRecord;
@@ -34,39 +35,6 @@ use iatrocache::arrays::{Location, StoreOptions};
 use iatrocache::{CodecSpec, DecodeOptions, Limits, NoProgress, Registry, WriteOptions};
 
 const MOST_MEMORY: usize = 1 << 30;
-
-struct Watched;
-
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Watched = Watched;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        LARGEST.fetch_max(size, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 fn is_full() -> bool {
     std::env::var_os("IAC_FLIPS").is_some_and(|size| size == "full")
@@ -134,13 +102,12 @@ fn damage(
                 altered[at] ^= [0x01, 0x80, 0xFF][round % 3];
             }
             let started = Instant::now();
-            LARGEST.store(0, Ordering::Relaxed);
-            let outcome = catch_unwind(AssertUnwindSafe(|| run(&path, &altered)));
+            let look = AssertUnwindSafe(|| run(&path, &altered));
+            let (outcome, largest) = watched::largest_in(|| catch_unwind(look));
             let place = format!("{what}: {}: byte {at}, round {round}", path.display());
             assert!(outcome.is_ok(), "{place}: a panic");
             let took = started.elapsed();
             assert!(took < Duration::from_secs(10), "{place}: {took:?}");
-            let largest = LARGEST.load(Ordering::Relaxed);
             assert!(largest <= MOST_MEMORY, "{place}: {largest} bytes at once");
             longest = longest.max(took);
             most = most.max(largest);

@@ -11,7 +11,7 @@ use iatrocache::arrays::{
 };
 use serde_json::json;
 
-use super::{Numbers, PackingArgs, Source, numbers, open, open_or_create};
+use super::{Numbers, PackingArgs, Source, Written, folder_of, numbers, open};
 use crate::cli::Common;
 use crate::failure::{Failure, Result};
 use crate::human;
@@ -159,12 +159,9 @@ pub(super) fn import(arguments: &ImportArgs, common: &Common) -> Result<ExitCode
     if singles > 0 && arguments.files.len() > 1 {
         return Err(Failure::usage("a single .iac file is a version of its own: import it alone"));
     }
-    for file in &arguments.files {
-        // Before a store is made for nothing.
-        file.metadata().map_err(|error| Failure::io(file, "cannot open the file", &error))?;
-    }
     let writing = interrupt::writing()?;
-    let mut store = open_or_create(&arguments.output, common)?;
+    let mut written = Written::open(&arguments.output, common)?;
+    let store = &mut written.store;
     let (mut arrays, mut bytes) = (Vec::new(), 0_u64);
     let report = if let (1, Some(file)) = (singles, arguments.files.first()) {
         let (folder, name) = split(file)?;
@@ -174,12 +171,13 @@ pub(super) fn import(arguments: &ImportArgs, common: &Common) -> Result<ExitCode
     } else {
         for file in &arguments.files {
             interrupt::check()?;
-            let imported = convert::import(&mut store, file, &options)?;
+            let imported = convert::import(store, file, &options)?;
             arrays.extend(imported.arrays);
             bytes = bytes.saturating_add(imported.bytes);
         }
         store.flush()?
     };
+    written.publish()?;
     drop(writing);
     let mut out = Out::new();
     if common.json {
@@ -207,8 +205,7 @@ pub(super) fn import(arguments: &ImportArgs, common: &Common) -> Result<ExitCode
 fn split(file: &Path) -> Result<(&Path, &str)> {
     let name = file.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| Failure::usage(format!("{}: no file", file.display())))?;
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    Ok((folder.unwrap_or(Path::new(".")), name))
+    Ok((folder_of(file), name))
 }
 
 /// Write a version, or one array of it, as a file of another kind

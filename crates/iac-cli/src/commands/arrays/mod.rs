@@ -11,6 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use iatrocache::Registry;
 use iatrocache::arrays::blocking::{ArrayStore, Snapshot};
 use iatrocache::arrays::{Filter, Location, Packing, StoreOptions};
+use tempfile::TempDir;
 
 use super::codec::CodecArg;
 use crate::cli::Common;
@@ -97,27 +98,73 @@ fn open(path: &Path, common: &Common) -> Result<ArrayStore> {
     })
 }
 
-/// Opens a store, or makes one where nothing is.
-fn open_or_create(path: &Path, common: &Common) -> Result<ArrayStore> {
-    let options = options(common)?;
-    if let Some(location) = remote(path)? {
-        return Ok(match ArrayStore::open(location.clone(), options.clone()) {
-            Err(iatrocache::arrays::ArrayError::NotFound { .. }) => {
-                ArrayStore::create(location, options)?
-            }
-            other => other?,
-        });
-    }
-    if path.join("versions").is_dir() {
-        return Ok(ArrayStore::open_path(path, options)?);
-    }
-    if path.symlink_metadata().is_ok() {
-        let empty = path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
-        if !empty {
-            return Err(Failure::usage(format!("{}: this is no store of arrays", path.display())));
+/// A store that is written to: one that is there, or a new one in a folder, which gets its name when
+/// something is in it.
+struct Written {
+    store: ArrayStore,
+    new: Option<(TempDir, PathBuf)>,
+}
+
+impl Written {
+    /// Opens a store, or makes one where nothing is.
+    fn open(path: &Path, common: &Common) -> Result<Self> {
+        let options = options(common)?;
+        let there = |store| Self { store, new: None };
+        if let Some(location) = remote(path)? {
+            return Ok(there(match ArrayStore::open(location.clone(), options.clone()) {
+                Err(iatrocache::arrays::ArrayError::NotFound { .. }) => {
+                    ArrayStore::create(location, options)?
+                }
+                other => other?,
+            }));
         }
+        if path.join("versions").is_dir() {
+            return Ok(there(ArrayStore::open_path(path, options)?));
+        }
+        if path.symlink_metadata().is_ok() {
+            let empty = path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
+            if !empty {
+                return Err(Failure::usage(format!(
+                    "{}: this is no store of arrays",
+                    path.display()
+                )));
+            }
+        }
+        let folder = folder_of(path);
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::io(folder, "cannot make the folder", &error))?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".iac.").suffix(".part");
+        // What an ordinary new folder would get; the system takes the umask off.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+        let made = builder
+            .tempdir_in(folder)
+            .map_err(|error| Failure::io(path, "cannot make the store", &error))?;
+        let store = ArrayStore::create(Location::folder(made.path())?, options)?;
+        Ok(Self { store, new: Some((made, path.to_owned())) })
     }
-    Ok(ArrayStore::create(Location::folder(path)?, options)?)
+
+    /// Gives a new store its name. Whoever made one there meanwhile keeps it.
+    fn publish(self) -> Result<()> {
+        let Some((made, path)) = self.new else {
+            return Ok(());
+        };
+        // A folder takes the place of an empty one and of nothing else.
+        std::fs::rename(made.path(), &path)
+            .map_err(|error| Failure::io(&path, "cannot give the store its name", &error))?;
+        drop(made.keep());
+        let folder = folder_of(&path);
+        iatrocache::writer::sync_folder(folder)
+            .map_err(|error| Failure::io(folder, "cannot sync the folder", &error))
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// Adds an array to a store, which is made where nothing is, as a new version.
@@ -129,11 +176,11 @@ pub(super) fn add(
     data: iatrocache::arrays::ArrayData,
     common: &Common,
 ) -> Result<()> {
-    let mut store = open_or_create(path, common)?;
-    store.define(name, spec)?;
-    store.write(name, &vec![0; data.shape().len()], data)?;
-    store.flush()?;
-    Ok(())
+    let mut written = Written::open(path, common)?;
+    written.store.define(name, spec)?;
+    written.store.write(name, &vec![0; data.shape().len()], data)?;
+    written.store.flush()?;
+    written.publish()
 }
 
 /// Where a store lies whose place is a URL.

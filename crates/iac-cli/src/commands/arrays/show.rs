@@ -184,17 +184,9 @@ fn number(number: Number) -> String {
 }
 
 fn stats_json(stats: &Stats) -> Value {
-    let value = |number: Number| match number {
-        Number::Int(value) => match (i64::try_from(value), u64::try_from(value)) {
-            (Ok(value), _) => Value::from(value),
-            (_, Ok(value)) => Value::from(value),
-            _ => Value::from(value.to_string()),
-        },
-        Number::Float(value) => Value::from(value),
-    };
     json!({
-        "min": stats.range.map(|range| value(range.0)),
-        "max": stats.range.map(|range| value(range.1)),
+        "min": stats.range.map(|range| range.0.to_json()),
+        "max": stats.range.map(|range| range.1.to_json()),
         "fill": stats.fill_count,
         "nan": stats.nan_count,
         "null": stats.null_count,
