@@ -207,7 +207,7 @@ impl Backend {
     /// Refuses folders of the store that are links: what lies behind them may be another store's.
     pub(crate) fn check_own_folders(&self) -> Result<()> {
         let Some(local) = &self.local else { return Ok(()) };
-        for folder in ["layers", "versions"] {
+        for folder in ["layers", "versions", "tags"] {
             let path = self.root.clone().join(folder);
             let at = local
                 .path_to_filesystem(&path)

@@ -6,6 +6,7 @@ use crate::attr::Attr;
 use crate::data::{ArrayData, Scalar, Values};
 use crate::dtype::DType;
 use crate::error::{ArrayError, Result};
+use crate::stats::Number;
 
 impl Attr {
     /// The value as JSON: bytes as text of hexadecimal digits, floats that JSON has no number for
@@ -55,6 +56,21 @@ impl Attr {
             }
             Value::Null | Value::Array(_) | Value::Object(_) => return None,
         })
+    }
+}
+
+impl Number {
+    /// The number as JSON, as those of [`Attr::to_json`]; integers beyond 64 bits as texts.
+    #[must_use]
+    pub fn to_json(self) -> Value {
+        match self {
+            Self::Int(value) => match (i64::try_from(value), u64::try_from(value)) {
+                (Ok(value), _) => Value::from(value),
+                (_, Ok(value)) => Value::from(value),
+                _ => Value::from(value.to_string()),
+            },
+            Self::Float(value) => float(value),
+        }
     }
 }
 

@@ -131,6 +131,7 @@ impl ArrayStore {
     /// [`ArrayError::NotFound`] when there is no such tag, else what the object store reports.
     pub async fn untag(&self, name: &str) -> Result<()> {
         check_name(name)?;
+        self.backend.check_own_folders()?;
         let path = path_of(&self.backend, name);
         // Some stores call it a success to delete what is not there. What a damaged tag says does
         // not matter here.

@@ -79,10 +79,7 @@ fn read_header(path: &Path, source: &mut dyn Read) -> Result<Header> {
             std::io::ErrorKind::UnexpectedEof => {
                 ArrayError::damaged(path, "it ends within its header")
             }
-            std::io::ErrorKind::InvalidData | std::io::ErrorKind::InvalidInput => {
-                ArrayError::damaged(path, error.to_string())
-            }
-            _ => ArrayError::file("read the file", path)(error),
+            _ => place::unread(path, error),
         })
     };
     let mut start = [0; 4];
@@ -138,7 +135,7 @@ pub(super) fn import(intake: &mut Intake<'_>) -> Result<()> {
     let bytes = intake.bytes_of(&shape, width)?;
     intake.check_room(bytes.saturating_add(skip), stored, packed)?;
     let skipped = std::io::copy(&mut (&mut source).take(skip), &mut std::io::sink());
-    if skipped.map_err(ArrayError::file("read the file", path))? != skip {
+    if skipped.map_err(|error| place::unread(path, error))? != skip {
         return Err(ArrayError::damaged(path, "it ends before its elements begin"));
     }
 
@@ -181,7 +178,7 @@ pub(super) fn import(intake: &mut Intake<'_>) -> Result<()> {
     if packed {
         // The checksum of what is packed stands behind it, and is compared when it is read.
         let rest = std::io::copy(&mut source.take(MAX_REST), &mut std::io::sink());
-        let rest = rest.map_err(|error| ArrayError::damaged(path, error.to_string()))?;
+        let rest = rest.map_err(|error| place::unread(path, error))?;
         if rest == MAX_REST {
             let reason = format!("{MAX_REST} bytes or more lie behind its elements");
             return Err(ArrayError::damaged(path, reason));

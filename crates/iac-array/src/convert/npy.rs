@@ -46,7 +46,7 @@ pub(super) fn describe(path: &Path, source: &mut dyn Read) -> Result<Npy> {
     let damaged = |reason: &str| ArrayError::damaged(path, reason);
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => damaged("it ends within its description"),
-        _ => ArrayError::file("read the file", path)(error),
+        _ => place::unread(path, error),
     };
     let mut head = [0; 8];
     source.read_exact(&mut head).map_err(failed)?;
@@ -166,7 +166,7 @@ impl Npy {
                 intake.path,
                 format!("it ends before the {bytes} bytes of its elements do"),
             ),
-            _ => ArrayError::file("read the file", intake.path)(error),
+            _ => place::unread(intake.path, error),
         })?;
         let data = self.data(intake.path, stored)?;
         let start = vec![0; data.shape.len()];

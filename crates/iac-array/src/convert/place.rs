@@ -74,6 +74,16 @@ pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     Ok((file, length))
 }
 
+/// What reading a file's content failed with: what the system did not say is said by whoever unpacks,
+/// of damage.
+pub(super) fn unread(path: &Path, error: io::Error) -> ArrayError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ArrayError::damaged(path, "it ends too early"),
+        _ if error.raw_os_error().is_none() => ArrayError::damaged(path, error.to_string()),
+        _ => ArrayError::file("read the file", path)(error),
+    }
+}
+
 /// Refuses the name of an array that would mean another place for a folder, or for whoever unpacks
 /// an archive.
 pub(super) fn check_inside(path: &Path, name: &str) -> Result<()> {

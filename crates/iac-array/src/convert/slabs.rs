@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::{ImportOptions, Imported, name_of, wished};
+use super::{ImportOptions, Imported, name_of, place, wished};
 use crate::blocking::{ArrayStore, Snapshot};
 use crate::data::{ArrayData, Values};
 use crate::error::{ArrayError, Result, u64_len, zeroed};
@@ -95,11 +95,7 @@ impl<'a> Intake<'a> {
                         "the elements of `{name}` end behind byte {done} of {bytes}, or before"
                     ),
                 ),
-                // What decompression says of damage.
-                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-                    ArrayError::damaged(self.path, error.to_string())
-                }
-                _ => ArrayError::file("read the file", self.path)(error),
+                _ => place::unread(self.path, error),
             })?;
             done = done.saturating_add(length);
             let values = Values::Fixed(change(slab)?);
