@@ -12,44 +12,20 @@
 )]
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod common;
+#[path = "../../iac-codec/tests/common/counting.rs"]
+mod counting;
 
-use futures_util::TryStreamExt;
+use std::sync::Arc;
+
+use common::objects;
 use iac_array::{
     ArrayCache, ArrayData, ArraySpec, ArrayStore, CompactPolicy, DType, Filter, Location, Packing,
     Result, StoreOptions,
 };
 use ndarray::{Array1, Array2, array};
 use object_store::memory::InMemory;
-use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
-
-/// Counts the bytes that are allocated, and the most that were at once.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is handed to the system's allocator as it came; only counters are kept beside.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let now = NOW.fetch_add(layout.size(), Ordering::SeqCst) + layout.size();
-        MOST.fetch_max(now, Ordering::SeqCst);
-        // SAFETY: the caller keeps the rules of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::SeqCst);
-        // SAFETY: the pointer is one of the system's allocator, of this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 /// Memory that opening, reading and verifying a sample may take; all of them are far smaller.
 const MOST_BYTES: usize = 16 << 20;
@@ -151,16 +127,6 @@ async fn contents(store: &ArrayStore) -> Result<Vec<ArrayData>> {
     Ok(all)
 }
 
-async fn objects(memory: &InMemory) -> Vec<(Path, Vec<u8>)> {
-    let listed: Vec<ObjectMeta> = memory.list(None).try_collect().await.unwrap();
-    let mut all = Vec::new();
-    for object in listed {
-        let bytes = memory.get(&object.location).await.unwrap().bytes().await.unwrap();
-        all.push((object.location, bytes.to_vec()));
-    }
-    all
-}
-
 /// Flips bits of a store one by one; how often that was refused, and how often nothing was changed.
 async fn flip(
     memory: Arc<InMemory>,
@@ -185,8 +151,7 @@ async fn flip(
                 let mut damaged = bytes.clone();
                 damaged[at_byte] ^= 1 << bit;
                 memory.put(&path, PutPayload::from(damaged)).await.unwrap();
-                let before = NOW.load(Ordering::SeqCst);
-                MOST.store(before, Ordering::SeqCst);
+                let before = counting::begin();
                 match ArrayStore::open(at(&memory), options.clone()).await {
                     Err(_) => refused += 1,
                     Ok(store) => {
@@ -205,7 +170,7 @@ async fn flip(
                         );
                     }
                 }
-                let taken = MOST.load(Ordering::SeqCst).saturating_sub(before);
+                let taken = counting::most_above(before);
                 assert!(taken < MOST_BYTES, "{path} byte {at_byte} bit {bit}: {taken} bytes");
             }
         }

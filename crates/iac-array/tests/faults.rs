@@ -7,6 +7,8 @@
 )]
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::panic)]
 
+mod common;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,8 +16,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use common::objects;
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use futures_util::{StreamExt, TryStreamExt};
 use iac_array::{
     ArrayCache, ArrayData, ArrayError, ArraySpec, ArrayStore, CompactPolicy, DType, GcOptions,
     Location, Packing, Result, StoreOptions,
@@ -72,16 +75,6 @@ async fn contents(store: &ArrayStore) -> Result<Vec<ArrayData>> {
         all.push(store.read_all(&name).await?);
     }
     Ok(all)
-}
-
-async fn objects(memory: &InMemory) -> Vec<(Path, Vec<u8>)> {
-    let listed: Vec<ObjectMeta> = memory.list(None).try_collect().await.unwrap();
-    let mut all = Vec::new();
-    for object in listed {
-        let bytes = memory.get(&object.location).await.unwrap().bytes().await.unwrap();
-        all.push((object.location, bytes.to_vec()));
-    }
-    all
 }
 
 async fn with(

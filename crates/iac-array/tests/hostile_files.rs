@@ -306,6 +306,14 @@ fn garbage_collection_deletes_layers_alone_and_nothing_behind_links() {
     let error = gc(&third).unwrap_err();
     assert!(error.to_string().contains("symbolic link"), "{error}");
     assert_eq!(names(&other.join("layers")), before);
+    // Tags of another store are not taken away either.
+    ArrayStore::open_path(&other, StoreOptions::default()).unwrap().tag("kept", 1).unwrap();
+    let fourth = make("fourth");
+    std::os::unix::fs::symlink(other.join("tags"), fourth.join("tags")).unwrap();
+    let store = ArrayStore::open_path(&fourth, StoreOptions::default()).unwrap();
+    let error = store.untag("kept").unwrap_err();
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+    assert_eq!(names(&other.join("tags")), ["kept.json"]);
 }
 
 /// A single file of one array with other members in its header.
@@ -405,6 +413,38 @@ fn packed_files_are_compared_with_their_checksum() {
             fs::write(&path, bytes).unwrap();
             let error = import(&path).unwrap_err();
             assert!(matches!(error, ArrayError::Corrupt { .. }), "{at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn damaged_members_of_archives_are_damage() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("a.npz");
+    let mut store = memory();
+    for name in ["a", "b"] {
+        store.define(name, ArraySpec::new(DType::UInt16, &[300])).unwrap();
+        let numbers = ndarray::Array1::from_shape_fn(300, |at| (at * at % 1009) as u16);
+        store.write(name, &[0], numbers).unwrap();
+    }
+    store.flush().unwrap();
+    convert::export(&store.snapshot(), None, &path, &ExportOptions::default()).unwrap();
+    let sound = fs::read(&path).unwrap();
+    let expected = import(&path).unwrap().read_all("b").unwrap();
+    for at in 0..sound.len() {
+        let mut wrong = sound.clone();
+        wrong[at] ^= 0x41;
+        fs::write(&path, wrong).unwrap();
+        match import(&path) {
+            // Not all of an archive's fields are read.
+            Ok(back) => {
+                for name in back.names() {
+                    assert_eq!(back.read_all(&name).unwrap().shape(), expected.shape(), "{at}");
+                }
+            }
+            Err(error) => {
+                assert!(!matches!(error, ArrayError::File { .. }), "{at}: {error}");
+            }
         }
     }
 }

@@ -8,8 +8,10 @@
 )]
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[path = "../../iac-codec/tests/common/counting.rs"]
+mod counting;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use iac_array::blocking::ArrayStore;
@@ -18,31 +20,6 @@ use iac_array::{
     Packing, PublishGuard, PublishLock, StoreOptions,
 };
 use ndarray::{Array1, array};
-
-/// Counts the bytes that are allocated, and the most that were at once.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is handed to the system's allocator as it came; only counters are kept beside.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let now = NOW.fetch_add(layout.size(), Ordering::SeqCst) + layout.size();
-        MOST.fetch_max(now, Ordering::SeqCst);
-        // SAFETY: the caller keeps the rules of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::SeqCst);
-        // SAFETY: the pointer is one of the system's allocator, of this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Tests of this file run one after the other: they count the memory of the process.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -81,8 +58,7 @@ fn writing_and_compacting_take_bounded_memory() {
     let mut store = ArrayStore::create(location, options).unwrap();
     let spec = ArraySpec::new(DType::UInt8, &[(ALL * MIB) as u64]).chunks(&[MIB as u64 / 2]);
     store.define("a", spec).unwrap();
-    let start = NOW.load(Ordering::SeqCst);
-    MOST.store(start, Ordering::SeqCst);
+    let start = counting::begin();
     for part in 0..ALL {
         store.write("a", &[(part * MIB) as u64], noise(part as u64, MIB)).unwrap();
         assert!(store.as_async().pending_bytes() <= 5 * MIB as u64);
@@ -92,15 +68,15 @@ fn writing_and_compacting_take_bounded_memory() {
     store.flush().unwrap();
     assert_eq!((store.as_async().pending_bytes(), store.as_async().spooled_bytes()), (0, 0));
     let most = |what: &str| {
-        let taken = MOST.load(Ordering::SeqCst) - start;
+        let taken = counting::most_above(start);
         assert!(taken < 32 * MIB, "{what} took {} MiB", taken / MIB);
-        MOST.store(NOW.load(Ordering::SeqCst), Ordering::SeqCst);
+        counting::begin();
     };
     most("writing");
     // Half of a chunk: its block is packed again, the others are copied.
     store.write("a", &[MIB as u64 / 4], noise(500, MIB / 4)).unwrap();
     store.flush().unwrap();
-    MOST.store(NOW.load(Ordering::SeqCst), Ordering::SeqCst);
+    counting::begin();
     store.compact(CompactPolicy::All).unwrap();
     most("compacting");
     for part in [1, 50, ALL - 1] {
@@ -122,11 +98,10 @@ fn one_write_that_is_larger_than_memory_is_made_some_chunks_at_a_time() {
     let spec = ArraySpec::new(DType::UInt8, &[32 * MIB as u64]).chunks(&[100_000]);
     store.define("a", spec).unwrap();
     let all = ArrayData::from(noise(1, 32 * MIB));
-    let start = NOW.load(Ordering::SeqCst);
-    MOST.store(start, Ordering::SeqCst);
+    let start = counting::begin();
     store.write("a", &[0], all.clone()).unwrap();
     store.flush().unwrap();
-    let taken = MOST.load(Ordering::SeqCst) - start;
+    let taken = counting::most_above(start);
     // The clone that is written is 32 MiB of it.
     assert!(taken < 32 * MIB + 24 * MIB, "{} MiB", taken / MIB);
     assert_eq!(store.read_all("a").unwrap(), all);

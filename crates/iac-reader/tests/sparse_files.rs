@@ -5,13 +5,14 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 #![allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use std::alloc::{GlobalAlloc, Layout as Room, System};
+#[path = "../../iac-codec/tests/common/counting.rs"]
+mod counting;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::Schema;
@@ -19,30 +20,6 @@ use iac_format::table::encode_table;
 use iac_format::{Checksums, ErrorKind, HeaderFacts, Layout, build_header_text, header_block};
 use iac_reader::{ByteSource as _, MappedFile, PackReader, ReadOptions, SourceKind, VerifyOptions};
 use serde_json::{Map, Value};
-
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, room: Room) -> *mut u8 {
-        let held = HELD.fetch_add(room.size(), Ordering::Relaxed) + room.size();
-        MOST.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(room) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, room: Room) {
-        HELD.fetch_sub(room.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, room) }
-    }
-}
 
 /// Writes a pack whose data segment has so many bytes, all zero and not stored but for `written`;
 /// records are given by offset, length and sum.
@@ -167,13 +144,12 @@ fn records_of_4294967295_bytes_are_verified_in_bounded_memory_and_seen_without_a
     };
     let records = [(0, u32::MAX, sum), (length, 3, crc32fast::hash(b"end"))];
     write(&path, length + 3, &records, &[(length - 1, b"e"), (length, b"end")]);
-    let before = HELD.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
+    let before = counting::begin();
     let positional = ReadOptions::default().source(SourceKind::Positional);
     let pack = PackReader::open_with(&path, &positional).unwrap();
     let report = pack.verify(&VerifyOptions::default());
     assert!(report.is_sound(), "{report:?}");
-    let most = MOST.load(Ordering::Relaxed) - before;
+    let most = counting::most_above(before);
     assert!(most < 256 << 20, "{most} bytes were held");
     assert_eq!(pack.span(0).unwrap().length, length);
     assert_eq!(pack.read(1).unwrap().as_ref(), b"end");
