@@ -26,6 +26,10 @@ FULL := --features iac-codec/full,iatrocache/full,iac-cli/full,iac-adapters/text
 # Crates that switch features of the others on, so that these would not be tested as they are alone.
 APART := --exclude iac-interop --exclude iac-benches --exclude iac-python --exclude iac-examples
 
+# What only checks shares a folder, apart from what is run: nothing is linked here, so that libjxl, which
+# takes longest, need not be built.
+CHECKS := export GAMUT_JXL_SYS_SKIP_NATIVE=1 CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/check &&
+
 .PHONY: help
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,7 +64,7 @@ wheel: setup ## the Python package for Linux x86-64 with all codecs, in target/w
 .PHONY: lint
 lint: setup ## format, clippy with warnings as errors, licences
 	cargo fmt --all --check
-	cargo clippy --profile $(PROFILE) --workspace --all-targets $(FULL) -- -D warnings
+	$(CHECKS) cargo clippy --profile $(PROFILE) --workspace --all-targets $(FULL) -- -D warnings
 	scripts/deny.sh
 
 .PHONY: deny
@@ -68,8 +72,8 @@ deny: setup ## licences, sources and bans of all dependencies, and advisories wh
 	scripts/deny.sh advisories
 
 .PHONY: doc
-doc: setup ## the API documentation, warnings as errors
-	RUSTDOCFLAGS='-D warnings' cargo doc --profile $(PROFILE) --workspace --no-deps $(FULL)
+doc: setup ## the API documentation in target/check/doc, warnings as errors
+	$(CHECKS) RUSTDOCFLAGS='-D warnings' cargo doc --profile $(PROFILE) --workspace --no-deps $(FULL)
 
 .PHONY: book
 book: setup ## the documentation as a book, in target/book (installs mdbook when it is absent)
@@ -97,11 +101,11 @@ semver: setup ## public interfaces beside those of the last release, or of BASE=
 
 .PHONY: features
 features: setup ## each feature set compiles, and the tests pass with none and with the default ones
-	$(CARGO_TEST) --workspace $(APART) --no-default-features
-	$(CARGO_TEST) --workspace $(APART)
+	$(CARGO_TEST) --workspace $(APART) --no-default-features --lib --bins --tests
+	$(CARGO_TEST) --workspace $(APART) --lib --bins --tests
 	$(CARGO_TEST) -p iac-format --features serde-json-extremes
 	$(CARGO_TEST) -p iac-array --features zarr --test zarr
-	scripts/features.sh $(PROFILE)
+	$(CHECKS) scripts/features.py $(PROFILE)
 
 .PHONY: fuzz-smoke
 fuzz-smoke: setup ## every fuzz target for the same inputs each time

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks licences, sources and bans of all dependencies (deny.toml) with a pinned cargo-deny, which is built
-# into target/tools when it is not there: about three minutes of processor time, once. `deny.sh advisories`
+# into target/tools when it is not there, without optimisation, which takes a third of the time. `deny.sh advisories`
 # looks for known faults too, where the database of advisories can be fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ else
     deny=("$tools/bin/cargo-deny")
     if ! is_pinned "${deny[@]}"; then
         echo "deny: building cargo-deny $version" >&2
-        if ! cargo install --quiet --locked --root "$tools" --target-dir "$tools/build" "cargo-deny@$version"; then
+        if ! cargo install --quiet --locked --debug --root "$tools" --target-dir "$tools/build" "cargo-deny@$version"; then
             echo 'deny: cargo-deny cannot be built here, licences and sources were NOT checked' >&2
             exit 0
         fi

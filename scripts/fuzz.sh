@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes on the stable toolchain. Without a sanitizer the targets still find panics, overflows
 # (debug assertions are on), hangs and large allocations, which is what they are for.
-# Usage: fuzz.sh smoke [TARGET...]      the same inputs each time, in about 12 seconds per target
+# Usage: fuzz.sh smoke [TARGET...]      the same inputs each time, in about 12 seconds per target and processor
 #        fuzz.sh SECONDS [TARGET...]    other inputs each time, from what earlier runs found
 # All targets when none is named.
 set -euo pipefail
@@ -101,35 +101,57 @@ fuzz_for() {
 }
 
 smoke() {
-    local target=$1 seeds="$scratch/seeds/$1" corpus="$scratch/corpus/$1"
+    local target=$1 seeds="$scratch/seeds/$1" corpus="$scratch/corpus/$1" log="$scratch/$1.log"
     mkdir -p "$seeds" "$corpus"
-    IAC_FUZZ_SEEDS="$seeds" run "$target" -- -runs=0 2>"$scratch/log" || {
-        cat "$scratch/log" >&2
+    IAC_FUZZ_SEEDS="$seeds" run "$target" -- -runs=0 2>"$log" || {
+        cat "$log" >&2
         return 1
     }
     # Named one by one, as the order of files in a folder differs between machines.
-    find "$seeds" -type f | LC_ALL=C sort | paste -sd, >"$scratch/list"
+    find "$seeds" -type f | LC_ALL=C sort | paste -sd, >"$scratch/$target.list"
     # Nothing is read again from the corpus, as that goes by the clock.
-    run "$target" "$corpus" -- -seed_inputs="@$scratch/list" -seed="$smoke_seed" -reload=0 \
+    run "$target" "$corpus" -- -seed_inputs="@$scratch/$target.list" -seed="$smoke_seed" -reload=0 \
         -runs="$(smoke_runs "$target")" -max_total_time="$smoke_seconds" -print_final_stats=1
 }
 
-failed=()
-for target in "${targets[@]}"; do
-    # A target that does not compile ends it all; one that finds something lets the others run.
-    cargo fuzz build -s none "$target"
-    touch "$scratch/started"
+# Runs a target and shows what it found; its name is noted where it failed.
+try() {
+    local target=$1
     if [ "$mode" = smoke ]; then
         say "$target for $(smoke_runs "$target") inputs"
-        smoke "$target" || failed+=("$target")
+        smoke "$target"
     else
         say "$target for $mode seconds"
-        fuzz_for "$target" || failed+=("$target")
-    fi
+        fuzz_for "$target"
+    fi || echo "$target" >>"$scratch/failed"
     show_findings "$target"
-done
+}
 
-if [ ${#failed[@]} -gt 0 ]; then
-    say "failed: ${failed[*]} (inputs that show it are above and in fuzz/artifacts)"
+# A target that does not compile ends it all; one that finds something lets the others run.
+if [ $# -gt 0 ]; then
+    for target in "${targets[@]}"; do
+        cargo fuzz build -s none "$target"
+    done
+else
+    cargo fuzz build -s none
+fi
+touch "$scratch/started" "$scratch/failed"
+# In a smoke run one for each processor, what it printed in one piece; by the clock one after the other.
+jobs=1
+[ "$mode" != smoke ] || jobs=$(nproc)
+for target in "${targets[@]}"; do
+    if [ "$jobs" = 1 ]; then
+        try "$target"
+        continue
+    fi
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do
+        wait -n || true
+    done
+    { try "$target" >"$scratch/$target.out" 2>&1; cat "$scratch/$target.out" >&2; } &
+done
+wait
+
+if [ -s "$scratch/failed" ]; then
+    say "failed: $(paste -sd' ' "$scratch/failed") (inputs that show it are above and in fuzz/artifacts)"
     exit 1
 fi
