@@ -114,6 +114,10 @@ fuzz-smoke: setup ## every fuzz target for the same inputs each time
 .PHONY: check
 check: lint test doc features fuzz-smoke bench-guard ## all that continuous integration runs
 
+.PHONY: fuzz-keep
+fuzz-keep: setup ## keep the fewest and shortest inputs that reach what long runs reached, in fuzz/kept
+	scripts/fuzz.sh keep $(TARGET)
+
 .PHONY: fuzz
 fuzz: setup ## one fuzz target for longer: make fuzz TARGET=pack TIME=600
 	@[ -n "$(TARGET)" ] || { echo 'fuzz: say which one, as in make fuzz TARGET=pack TIME=600' >&2; exit 2; }

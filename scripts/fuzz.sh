@@ -3,6 +3,8 @@
 # (debug assertions are on), hangs and large allocations, which is what they are for.
 # Usage: fuzz.sh smoke [TARGET...]      the same inputs each time, in about 12 seconds per target and processor
 #        fuzz.sh SECONDS [TARGET...]    other inputs each time, from what earlier runs found
+#        fuzz.sh keep [TARGET...]       puts the fewest inputs that reach what earlier runs reached
+#                                       into fuzz/kept, from where every run begins
 # All targets when none is named.
 set -euo pipefail
 
@@ -13,8 +15,8 @@ PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 say() { printf 'fuzz: %s\n' "$*" >&2; }
 
 mode=${1:-}
-if [ "$mode" != smoke ] && ! [[ $mode =~ ^[0-9]+$ ]]; then
-    say "usage: fuzz.sh smoke|SECONDS [TARGET...]"
+if [ "$mode" != smoke ] && [ "$mode" != keep ] && ! [[ $mode =~ ^[0-9]+$ ]]; then
+    say "usage: fuzz.sh smoke|keep|SECONDS [TARGET...]"
     exit 2
 fi
 shift
@@ -45,6 +47,17 @@ smoke_runs() {
         wsi_import) echo 15000 ;;
         arrays) echo 8000 ;;
         array_files) echo 60000 ;;
+        array_layers) echo 10000 ;;
+        dicom_inputs) echo 30000 ;;
+        htj2k) echo 10000 ;;
+        icc) echo 100000 ;;
+        objects) echo 20000 ;;
+        ops) echo 5000 ;;
+        parquet_file) echo 20000 ;;
+        resample) echo 50000 ;;
+        text_parts) echo 300000 ;;
+        tile_files) echo 20000 ;;
+        wsi_tables) echo 20000 ;;
         *) echo 50000 ;;
     esac
 }
@@ -114,10 +127,51 @@ smoke() {
         -runs="$(smoke_runs "$target")" -max_total_time="$smoke_seconds" -print_final_stats=1
 }
 
+# Inputs of a target that are kept, and their bytes in all: with these limits fuzz/kept stays below a
+# megabyte.
+kept_bytes=24000
+kept_input=2048
+
+# Of inputs that reach the same, libFuzzer keeps the shortest. What the seeds reach by themselves is
+# not kept.
+keep() {
+    local target=$1 seeds="$scratch/seeds/$1" merged="$scratch/merged/$1" kept="fuzz/kept/$1"
+    local file length low high bytes=0
+    mkdir -p "$seeds" "$merged" fuzz/kept "fuzz/corpus/$target"
+    IAC_FUZZ_SEEDS="$seeds" run "$target" -- -runs=0 2>"$scratch/$target.log" || {
+        cat "$scratch/$target.log" >&2
+        return 1
+    }
+    # What was kept before stays only if it still reaches more.
+    mkdir -p "$scratch/before/$target"
+    find "$seeds" -name 'kept.*' -exec mv -t "$scratch/before/$target" {} +
+    cp -r "$seeds/." "$merged"
+    run "$target" "$merged" "fuzz/corpus/$target" "$scratch/before/$target" -- -merge=1 2>"$scratch/$target.log" || {
+        cat "$scratch/$target.log" >&2
+        return 1
+    }
+    # Each behind its length, two bytes in little-endian order: fuzz/src/seeds.rs reads them.
+    : >"$scratch/kept"
+    while read -r length file; do
+        [ ! -e "$seeds/$(basename "$file")" ] || continue
+        [ "$length" -le "$kept_input" ] || continue
+        bytes=$((bytes + length + 2))
+        [ "$bytes" -le "$kept_bytes" ] || break
+        printf -v low '%02x' $((length % 256))
+        printf -v high '%02x' $((length / 256))
+        printf "\\x$low\\x$high" >>"$scratch/kept"
+        cat "$file" >>"$scratch/kept"
+    done < <(find "$merged" -type f -printf '%s %p\n' | LC_ALL=C sort -n)
+    if [ -s "$scratch/kept" ]; then cp "$scratch/kept" "$kept"; else rm -f "$kept"; fi
+    say "$target: $(stat -c %s "$scratch/kept") bytes kept"
+}
+
 # Runs a target and shows what it found; its name is noted where it failed.
 try() {
     local target=$1
-    if [ "$mode" = smoke ]; then
+    if [ "$mode" = keep ]; then
+        keep "$target"
+    elif [ "$mode" = smoke ]; then
         say "$target for $(smoke_runs "$target") inputs"
         smoke "$target"
     else
@@ -136,7 +190,7 @@ else
     cargo fuzz build -s none
 fi
 touch "$scratch/started" "$scratch/failed"
-# In a smoke run one for each processor, what it printed in one piece; by the clock one after the other.
+# In a smoke run one for each processor, with what it printed in one piece; by the clock one after the other.
 jobs=1
 [ "$mode" != smoke ] || jobs=$(nproc)
 for target in "${targets[@]}"; do

@@ -6,6 +6,8 @@ pub mod copied;
 pub mod pack_input;
 pub mod random;
 pub mod seeds;
+pub mod slides;
+pub mod stores;
 
 pub use allocation::Limited;
 pub use copied::Copied;

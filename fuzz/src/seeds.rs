@@ -1,8 +1,8 @@
 //! Inputs to start from, made when a target starts.
 //!
 //! A target that finds the environment variable `IAC_FUZZ_SEEDS` writes its seeds into the folder
-//! that it names, before libFuzzer reads that folder. So no seed needs to be kept in the
-//! repository, and no second program needs to be built for them.
+//! that it names, before libFuzzer reads that folder: those that it makes, out of golden files and by
+//! itself, and those that are kept of earlier runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,65 @@ pub fn write(make: impl FnOnce() -> Vec<(String, Vec<u8>)>) {
         return;
     };
     fs::create_dir_all(&folder).unwrap();
-    for (name, bytes) in make() {
+    for (name, bytes) in make().into_iter().chain(kept()) {
         fs::write(folder.join(name), bytes).unwrap();
     }
+}
+
+/// Inputs that earlier runs found, as few as reach what they reached: `scripts/fuzz.sh keep` writes
+/// them, each behind its length in two bytes.
+fn kept() -> Vec<(String, Vec<u8>)> {
+    let program = std::env::current_exe().unwrap();
+    let target = program.file_name().unwrap().to_string_lossy().into_owned();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("kept").join(target);
+    let Ok(bytes) = fs::read(path) else { return Vec::new() };
+    let mut rest = bytes.as_slice();
+    let mut made = Vec::new();
+    while let Some((length, behind)) = rest.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_le_bytes(*length));
+        let (input, behind) = behind.split_at(length);
+        made.push((format!("kept.{:04}", made.len()), input.to_vec()));
+        rest = behind;
+    }
+    made
+}
+
+/// Bytes that look random and are the same in each run.
+#[derive(Debug, Clone)]
+pub struct Noise(u64);
+
+impl Noise {
+    /// Each seed has bytes of its own.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// The next byte.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> u8 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 56) as u8
+    }
+}
+
+/// Inputs for targets whose inputs have a structure: what `arbitrary` makes of them is anything.
+pub fn noise() -> Vec<(String, Vec<u8>)> {
+    let lengths = [16_usize, 40, 100, 250, 600, 1500];
+    let of = |number: u64, length: usize, sparse: bool| {
+        let mut noise = Noise::new(number);
+        // Small numbers are what structures mostly have.
+        let mut next =
+            || if sparse && noise.next() < 128 { noise.next() % 8 } else { noise.next() };
+        (0..length).map(|_| next()).collect()
+    };
+    let mut made = Vec::new();
+    for (number, length) in (1_u64..).zip(lengths.iter().cycle().take(24).copied()) {
+        let sparse = number % 2 == 0;
+        made.push((format!("noise.{number:02}"), of(number, length, sparse)));
+    }
+    made
 }
 
 /// A file taken apart.
