@@ -67,7 +67,7 @@ smoke_seconds=60
 
 if ! cargo fuzz --version >/dev/null 2>&1; then
     say "installing cargo-fuzz for this user"
-    cargo install cargo-fuzz --locked --quiet
+    cargo install cargo-fuzz --locked --debug --quiet
 fi
 
 if [ $# -gt 0 ]; then
