@@ -1,5 +1,7 @@
 //! Parquet: one row for each document.
 
+mod pages;
+
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -72,12 +74,17 @@ impl<D: TextDocument> ParquetPatients<D> {
     pub fn open(path: impl AsRef<Path>, mapping: &ColumnMapping) -> Result<Self> {
         let path = path.as_ref();
         let file = File::open(path).map_err(AdapterError::io(path, "cannot open"))?;
-        let builder = guarded(path, || ParquetRecordBatchReaderBuilder::try_new(file))?;
+        let unread = file.try_clone().map_err(AdapterError::io(path, "cannot open"))?;
+        let builder = guarded(path, || ParquetRecordBatchReaderBuilder::try_new(unread))?;
         let fields = builder.schema().fields();
         let names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
         let wanted = mapping.places::<D>(path, &names)?;
         let used = wanted.labels.iter().chain(&wanted.texts).flatten().copied();
-        let mask = ProjectionMask::roots(builder.parquet_schema(), used.clone());
+        let schema = builder.parquet_schema();
+        let mask = ProjectionMask::roots(schema, used.clone());
+        let leaves: Vec<usize> =
+            (0..schema.num_columns()).filter(|leaf| mask.leaf_included(*leaf)).collect();
+        guarded(path, || pages::check(&file, builder.metadata(), &leaves))?;
         // What is left stands in the order of the file.
         let left: Vec<String> = (0..names.len())
             .filter(|place| used.clone().any(|used| used == *place))
