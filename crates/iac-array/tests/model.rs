@@ -132,7 +132,7 @@ fn check_stats(kind: Kind, store: &ArrayStore, model: &ArrayD<Value>) {
     } else if let Some((low, high)) = stats.range {
         // A bound, where it is known at all.
         let (Number::Int(low), Number::Int(high)) = (low, high) else {
-            unreachable!("bounds of integers are integers: {low:?}..={high:?}")
+            panic!("bounds of integers are integers: {low:?}..={high:?}")
         };
         assert!(values().all(|value| (low..=high).contains(&value.into())));
     }
