@@ -145,7 +145,7 @@ loom: setup ## all orders in which threads may meet in what takes no locks (not 
 .PHONY: soak
 soak: setup reference ## property tests and fuzzing for much longer than in check
 	IAC_TEXT_SOAK_BYTES=1000000000 $(CARGO_TEST) -p iac-adapters --features iac-codec/full --test text_memory -- --nocapture
-	PROPTEST_RNG_SEED=$$RANDOM PROPTEST_CASES=20000 IAC_TABLE_DAMAGE_ROUNDS=100000 $(CARGO_TEST) --workspace $(FULL)
+	IAC_FLIPS=full PROPTEST_RNG_SEED=$$RANDOM PROPTEST_CASES=20000 IAC_TABLE_DAMAGE_ROUNDS=100000 $(CARGO_TEST) --workspace $(FULL)
 	IAC_FLIPS=full $(CARGO_TEST) -p iac-adapters --features iac-codec/full,dicom,wsi-import,jxl --test flips -- --nocapture
 	IAC_FLIPS=full $(CARGO_TEST) -p iac-cli --features full --test public_files -- --nocapture
 	$(CARGO_TEST) -p iac-cli --features full --test tiles_killed -- --ignored --nocapture

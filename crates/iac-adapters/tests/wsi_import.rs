@@ -1,5 +1,7 @@
 //! Importing slides: the sources of the golden packs become packs like those, and bad ones are
 //! refused with a reason.
+//!
+//! `IAC_FLIPS=full` alters every byte of the starts of files, and otherwise some.
 #![cfg(all(feature = "wsi-import", feature = "jxl"))]
 #![allow(
     clippy::unwrap_used,
@@ -93,6 +95,11 @@ fn golden_importer(build: &Value) -> WsiImporter {
         made = made.profile(WsiProfile::Distance(distance));
     }
     made
+}
+
+/// Whether every byte that can be altered is.
+fn all_places() -> bool {
+    std::env::var_os("IAC_FLIPS").is_some_and(|size| size == "full")
 }
 
 fn import(
@@ -370,7 +377,8 @@ fn altered_sources_give_packs_or_errors_but_no_panic() {
     for name in ["tiff_planar.tif", "tiff_1x1.tif", "tiff_two_pages.tif", "tiff_gray.tif"] {
         let whole = std::fs::read(input(name)).unwrap();
         let path = folder.path().join(name);
-        for at in 0..whole.len().min(500) {
+        // The start is the folder of the file's tags, where most bytes matter.
+        for at in (0..whole.len().min(500)).filter(|at| all_places() || *at % 4 == at / 4 % 4) {
             let mut bytes = whole.clone();
             bytes[at] = bytes[at].wrapping_add(0x81);
             std::fs::write(&path, bytes).unwrap();
@@ -379,7 +387,7 @@ fn altered_sources_give_packs_or_errors_but_no_panic() {
             made += u32::from(import(&importer.native_mpp(Mpp::both(1.0)), &path).is_ok());
         }
     }
-    assert!(made > 100, "{made}");
+    assert!(made > 25, "{made}");
 }
 
 #[test]
@@ -718,7 +726,8 @@ fn restart_intervals_of_ndpi_files_become_tiles() {
     // A list that is wrong, and a stream that is cut into.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ndpi");
-    for at in (322..322 + 512).chain(848..1500) {
+    let places = (322..322 + 512).chain(848..1500);
+    for at in places.filter(|at| all_places() || *at % 3 == at / 3 % 3) {
         let mut bytes = bytes.clone();
         bytes[at] ^= 0x55;
         std::fs::write(&path, bytes).unwrap();

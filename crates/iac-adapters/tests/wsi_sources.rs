@@ -272,13 +272,16 @@ mod dicom {
     #[test]
     fn cut_and_altered_objects_are_refused_or_have_all_pixels() {
         let folder = tempfile::tempdir().unwrap();
+        // `IAC_FLIPS=full` takes three times as many places.
+        let sparsely =
+            if std::env::var_os("IAC_FLIPS").is_some_and(|it| it == "full") { 1 } else { 3 };
         let whole = DicomSlide::default().native(&[10, 20, 30, 40, 50, 60]);
-        for cut in (140..whole.len()).step_by(31) {
+        for cut in (140..whole.len()).step_by(31 * sparsely) {
             let path = write(folder.path(), "a.dcm", &whole[..cut]);
             let (_, text) = message(&importer(), &path);
             assert!(text.contains("a.dcm"), "{text}");
         }
-        for at in (132..whole.len().min(1100)).step_by(3) {
+        for at in (132..whole.len().min(1100)).step_by(4 * sparsely - 1) {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x11;
             let path = write(folder.path(), "a.dcm", &bytes);

@@ -248,7 +248,7 @@ fn salvage_of_a_sound_pack_keeps_everything() {
 }
 
 #[test]
-fn the_demo_runs_and_removes_what_it_made() {
+fn the_demo_removes_what_it_made_or_keeps_a_folder_and_its_hints_work() {
     let folder = tempdir().unwrap();
     let output =
         common::command().args(["demo", "--json"]).env("TMPDIR", folder.path()).output().unwrap();
@@ -258,11 +258,7 @@ fn the_demo_runs_and_removes_what_it_made() {
     assert!(found["rates"]["batches"]["records_per_second"].as_f64().unwrap() > 0.0);
     assert!(found.get("pack").is_none());
     assert!(names_in(folder.path()).is_empty());
-}
 
-#[test]
-fn the_demo_keeps_a_folder_and_its_hints_work() {
-    let folder = tempdir().unwrap();
     let dir = folder.path().join("my demo");
     let run = iac!("demo", "--dir", dir).succeeded();
     let mut names = vec!["cohort", "cohort.iac"];
@@ -297,14 +293,16 @@ fn the_demo_keeps_a_folder_and_its_hints_work() {
     let run = iac!("cat", pack, "--rows", "10").succeeded();
     assert!(run.text().starts_with("Patient P000"), "{}", run.text());
     iac!("demo", "--dir", dir).ended_with(2);
+    #[cfg(all(feature = "tiles", feature = "features"))]
+    the_demo_packs_tiles_and_features_or_says_why_not(&dir, &found);
 }
 
+/// On the folder of one demo, and on what another one told.
 #[cfg(all(feature = "tiles", feature = "features"))]
-#[test]
-fn the_demo_packs_tiles_and_features_or_says_why_not() {
-    let folder = tempdir().unwrap();
-    let dir = folder.path().join("demo");
-    let found = iac!("demo", "--dir", dir, "--json").succeeded().json();
+fn the_demo_packs_tiles_and_features_or_says_why_not(
+    dir: &std::path::Path,
+    found: &serde_json::Value,
+) {
     let features = dir.join("cohort.features.iac");
     assert_eq!((&found["features"]["rows"], &found["features"]["dim"]), (&json!(120), &json!(256)));
     iac!("validate", "--input", features).succeeded();
@@ -319,7 +317,7 @@ fn the_demo_packs_tiles_and_features_or_says_why_not() {
     let sheet = fs::metadata(dir.join("tiles.png")).unwrap();
     assert_eq!(found["tiles"]["sheet_bytes"], sheet.len());
     // Images and manifest make the same pack again.
-    let again = folder.path().join("again.iac");
+    let again = dir.join("again.iac");
     let options = ["--beside-manifest", "--lossless", "--effort", "1"];
     let mut command = common::command();
     command.args(["pack", "tiles"]).arg(dir.join("tiles.csv")).arg("-o").arg(&again).args(options);

@@ -2,7 +2,10 @@
 
 Each step stands for itself: {"ok": result} or {"error": exception class, "message": text}.
 
-Usage: read_pack.py [PATH...]       without paths: one path per line of standard input
+Usage: read_pack.py [--undecoded | --header] [PATH...]
+
+Without paths there is one path per line of standard input. `--undecoded` leaves out decoded records,
+and `--header` everything but the header.
 """
 
 import json
@@ -40,11 +43,14 @@ def contiguous(path, rows):
     return {"sums": wire.sums(bytes(batch.view(i)) for i in range(len(rows))), "offsets": list(batch.offsets)}
 
 
-def look(path):
-    """All ways in which the reference reads one file."""
+def look(path, depth=""):
+    """All ways in which the reference reads one file, as far as the depth goes."""
     iac.clear_caches()
     reader = iac.PackReader(path)
     seen = {"path": path, "header": step(lambda: wire.json_value(reader.header))}
+    if depth == "--header":
+        reader.close()
+        return seen
     seen["slide_table"] = step(lambda: wire.table_json(reader.slide_table))
     seen["index_table"] = step(lambda: wire.table_json(reader.index_table))
     if "ok" not in seen["header"]:
@@ -77,6 +83,9 @@ def look(path):
     seen["views"] = step(lambda: wire.sums(bytes(v) for v in reader.read_payload_views(rows)))
     seen["iter_payloads"] = step(lambda: wire.sums(iac.iter_payloads(path)))
     seen["contiguous"] = step(contiguous, path, rows)
+    if depth == "--undecoded":
+        reader.close()
+        return seen
     pack = iac.VariableRecordPack(path)
     seen["decoded"] = [
         step(lambda row=row: wire.sums([bytes(pack.read(row))])[0]) for row in range(min(count, 50))
@@ -86,9 +95,10 @@ def look(path):
 
 
 def main():
-    paths = sys.argv[1:] or (line.rstrip("\n") for line in sys.stdin)
-    for path in paths:
-        print(json.dumps(look(path)), flush=True)
+    depth = "".join(word for word in sys.argv[1:] if word in ("--undecoded", "--header"))
+    paths = [word for word in sys.argv[1:] if word != depth]
+    for path in paths or (line.rstrip("\n") for line in sys.stdin):
+        print(json.dumps(look(path, depth)), flush=True)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,18 @@ def record_sets():
         text(2_000),
         bytes(range(256)) * 5,
     ]
+    # For encoders that take their time: bytes without a pattern are few, the long record is all zeros.
+    yield "light", [
+        b"",
+        b"x",
+        text(300),
+        chance.randbytes(3_000),
+        text(9_000),
+        bytes(200_000),
+        bytes(range(256)) * 5,
+    ]
     yield "short", [text(chance.randrange(400)) for _ in range(60)]
+    yield "few", [text(chance.randrange(400)) for _ in range(9)]
     yield "empty", [b""] * 3
     yield "absent", []
 
@@ -134,12 +145,14 @@ def write_variable(folder):
     sets = dict(record_sets())
     for number, (codec, params) in enumerate(codecs()):
         # The reference syncs each pack, so not everything is written with every parameter set.
+        is_slow = params.get("quality", 11) == 11 if codec == "brotli" else params.get("level", 19) >= 19
+        large, short = ("light", "few") if is_slow and codec != "none" else ("mixed", "short")
         if params:
-            rare = ["short", "empty", "absent"][number % 3]
-            picks = [("mixed", ways[number % 3]), (rare, ways[(number + 1) % 3])]
+            rare = [short, "empty", "absent"][number % 3]
+            picks = [(large, ways[number % 3]), (rare, ways[(number + 1) % 3])]
         else:
-            picks = [("mixed", way) for way in ways]
-            picks += [("short", "streaming"), ("empty", "memory"), ("absent", "memory")]
+            picks = [(large, way) for way in ways]
+            picks += [(short, "streaming"), ("empty", "memory"), ("absent", "memory")]
         for content, way in picks:
             name = f"{number:02}_{codec}_{content}_{way}"
             yield variable(folder, name, codec, params, sets[content], way)

@@ -32,9 +32,9 @@ fn object(value: Value) -> Map<String, Value> {
 
 #[test]
 fn random_headers_have_the_text_that_the_reference_writes() {
-    for seed in ["1", "2", "20260101"] {
-        let lines = reference::run_json("header_texts.py", &[seed, "400"], "");
-        assert!(lines.len() > 300, "only {} headers fitted", lines.len());
+    for seed in ["1", "20260101"] {
+        let lines = reference::run_json("header_texts.py", &[seed, "200"], "");
+        assert!(lines.len() > 150, "only {} headers fitted", lines.len());
         for line in lines {
             let theirs = line["text"].as_str().unwrap();
             let members = object(plain_value(&line["members"]));

@@ -162,7 +162,7 @@ fn failed_cleanly(
 fn writers_without_room_leave_the_old_files_and_nothing_else() {
     let work = Work::new();
     for writer in WRITERS {
-        let new = work.undisturbed(writer);
+        let new = work.written(writer);
         let largest = new.values().map(Vec::len).max().unwrap() as u64;
         for percent in [0, 35, 95] {
             let before = if writer.replaces() { old(&new) } else { Tree::new() };
@@ -190,7 +190,7 @@ fn writers_on_a_full_file_system_leave_the_old_files_and_nothing_else() {
     let unmount = || assert!(Command::new("umount").arg(work.out()).status().unwrap().success());
     let mut failures = 0;
     for writer in WRITERS {
-        let new = work.undisturbed(writer);
+        let new = work.written(writer);
         let before = if writer.replaces() { old(&new) } else { Tree::new() };
         let pages =
             |files: &Tree| files.values().map(|it| it.len().div_ceil(4096) as u64).sum::<u64>();
@@ -224,6 +224,7 @@ fn writers_without_permission_say_so_and_leave_everything() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     mode(work.folder.path(), 0o755);
+    mode(work.inputs.path(), 0o755);
     // Root may write everywhere, so it becomes somebody else.
     let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
     let probe = work.start(&WRITERS[0]);
@@ -239,7 +240,7 @@ fn writers_without_permission_say_so_and_leave_everything() {
         return;
     }
     for writer in WRITERS {
-        let new = work.undisturbed(writer);
+        let new = work.written(writer);
         let before = if writer.replaces() { old(&new) } else { Tree::new() };
         empty(&work.out());
         put(&work.out(), &before);
@@ -276,7 +277,7 @@ fn whoever_makes_a_file_while_a_writer_works_keeps_it() {
     let work = Work::new();
     let (mut kept, mut late) = (0, 0);
     for writer in WRITERS {
-        let new = work.undisturbed(writer);
+        let new = work.written(writer);
         let name = new.keys().next().unwrap();
         let place = work.out().join(name);
         // Writers of folders make these at the end; a file inside would be their own business.

@@ -184,7 +184,7 @@ fn files_are_synced_before_they_get_their_names_and_folders_afterwards() {
     let out = work.out().canonicalize().unwrap();
     let mut calls = 0;
     for writer in WRITERS.iter().filter(|writer| writer.makes_one_file()) {
-        let new = work.undisturbed(writer);
+        let new = work.written(writer);
         for before in [Tree::new(), old(&new)] {
             empty(&work.out());
             put(&work.out(), &before);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::common::{command, iac};
 
@@ -98,16 +99,35 @@ pub fn empty(folder: &Path) {
     fs::create_dir(folder).unwrap();
 }
 
-/// The inputs of all writers.
+/// The inputs of all writers, and a folder for what one test has them write.
 pub struct Work {
+    pub inputs: Arc<tempfile::TempDir>,
     pub folder: tempfile::TempDir,
 }
 
+/// The inputs while a test uses them.
+static INPUTS: Mutex<Weak<tempfile::TempDir>> = Mutex::new(Weak::new());
+
+/// What undisturbed runs wrote, by the name of the writer.
+static WRITTEN: Mutex<BTreeMap<&str, Tree>> = Mutex::new(BTreeMap::new());
+
 impl Work {
     pub fn new() -> Self {
-        let work = Self { folder: tempfile::tempdir().unwrap() };
-        let at = |name: &str| work.folder.path().join(name);
-        for folder in ["in/files/b", "in/pictures", "out"] {
+        let mut made = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("out")).unwrap();
+        if let Some(inputs) = made.upgrade() {
+            return Self { inputs, folder };
+        }
+        let work = Self { inputs: Arc::new(tempfile::tempdir().unwrap()), folder };
+        work.make_inputs();
+        *made = Arc::downgrade(&work.inputs);
+        work
+    }
+
+    fn make_inputs(&self) {
+        let at = |name: &str| self.inputs.path().join(name);
+        for folder in ["in/files/b", "in/pictures"] {
             fs::create_dir_all(at(folder)).unwrap();
         }
         for file in 0..300_usize {
@@ -153,9 +173,8 @@ impl Work {
             "pack wsi DATA/wsi/inputs/tiff_pyramid.tif -o IN/wsi.iac",
             "arrays import IN/numbers.npy -o IN/store.arrays --name a --chunks 16,100",
         ] {
-            iac(work.arguments(words)).succeeded();
+            iac(self.arguments(words)).succeeded();
         }
-        work
     }
 
     pub fn out(&self) -> PathBuf {
@@ -164,7 +183,7 @@ impl Work {
 
     fn arguments(&self, words: &str) -> Vec<String> {
         let path = |path: PathBuf| path.to_str().unwrap().to_owned();
-        let (input, out) = (path(self.folder.path().join("in")), path(self.out()));
+        let (input, out) = (path(self.inputs.path().join("in")), path(self.out()));
         let data = path(data());
         let replaced = words.split_whitespace().map(|word| {
             let word = word.replace("IN/", &format!("{input}/"));
@@ -182,6 +201,17 @@ impl Work {
         command.args(self.arguments_of(writer)).arg("--quiet");
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
         command
+    }
+
+    /// What an undisturbed run writes, or wrote.
+    pub fn written(&self, writer: &Writer) -> Tree {
+        let written = || WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = written().get(writer.name) {
+            return known.clone();
+        }
+        let new = self.undisturbed(writer);
+        written().insert(writer.name, new.clone());
+        new
     }
 
     /// What an undisturbed run writes.

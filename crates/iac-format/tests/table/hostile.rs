@@ -50,9 +50,12 @@ fn every_truncation_is_an_error_or_the_end() {
 
 #[test]
 fn no_changed_byte_stops_the_process() {
+    let all = std::env::var_os("IAC_FLIPS").is_some_and(|size| size == "full");
+    let changes = [0x01, 0x80, 0xff];
     for stream in streams() {
         for at in 0..stream.len() {
-            for change in [0x01, 0x80, 0xff] {
+            // Words have four bytes, so that each change comes at each place of one.
+            for change in if all { &changes[..] } else { &changes[at % 3..=at % 3] } {
                 let mut changed = stream.clone();
                 changed[at] ^= change;
                 let _ = exercise(&changed);
