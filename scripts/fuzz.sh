@@ -70,6 +70,21 @@ if ! cargo fuzz --version >/dev/null 2>&1; then
     cargo install cargo-fuzz --locked --debug --quiet
 fi
 
+# What links libjxl as it was built for the tests, in lines; nothing where it was not.
+jxl_arguments() {
+    local built
+    built=$(find "${CARGO_TARGET_DIR:-$root/target}"/ci/build/gamut-jxl-sys-*/out/lib -name libjxl.a \
+        -printf '%T@ %h\n' 2>/dev/null | sort -n | tail -n 1 | cut -d' ' -f2-)
+    [ -n "$built" ] || return 0
+    printf '%s\n' -Wl,--start-group
+    sed -n 's/^cargo:rustc-link-search=native=/-L/p; s/^cargo:rustc-link-lib=\(static=\)\?/-l/p' "$built/../../output"
+    printf '%s\n' -Wl,--end-group
+}
+IAC_FUZZ_LINK=$(jxl_arguments || true)
+if [ -n "$IAC_FUZZ_LINK" ]; then
+    export IAC_FUZZ_LINK GAMUT_JXL_SYS_SKIP_NATIVE=1
+fi
+
 if [ $# -gt 0 ]; then
     targets=("$@")
 else

@@ -128,7 +128,8 @@ fn run(request: &Request) {
         return;
     }
     let is_finer = |target: f64, native: f64| target + 1e-12 < native;
-    let refused = !region.mpp.is_valid()
+    let is_size = |size: f64| size.is_finite() && size > 0.0;
+    let refused = !(is_size(region.mpp.x) && is_size(region.mpp.y))
         || is_finer(region.mpp.x, slide.mpp.x)
         || is_finer(region.mpp.y, slide.mpp.y);
     let found = slide.reader.read_region(&region, &options);
