@@ -12,8 +12,8 @@ use iac_codec::Registry;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
-    WriteMultipart,
+    Error as StoreError, GetOptions, GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    PutPayload, WriteMultipart,
 };
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -282,7 +282,8 @@ impl Backend {
             let reason = format!("{} bytes, above the {allowed} allowed", answer.meta.size);
             return Err(ArrayError::corrupt(path, reason));
         }
-        answer.bytes().await.map_err(failed)
+        let all = 0..answer.meta.size;
+        collect(path, answer, all).await
     }
 
     /// Whether there is an object.
@@ -312,17 +313,9 @@ impl Backend {
         if let Some(file) = self.open_local(path)? {
             return file.read(range);
         }
-        let shown = format!("bytes {} to {}", range.start, range.end);
-        let bytes = self
-            .store
-            .get_range(path, range)
-            .await
-            .map_err(|error| store_error("read", path, error))?;
-        if u64_len(bytes.len()) != length {
-            let reason = format!("{} bytes came for {shown}", bytes.len());
-            return Err(ArrayError::corrupt(path, reason));
-        }
-        Ok(bytes)
+        let options = GetOptions::new().with_range(Some(range.clone()));
+        let answer = self.store.get_opts(path, options).await;
+        collect(path, answer.map_err(|error| store_error("read", path, error))?, range).await
     }
 
     /// Parts of objects, given in the order of their places; near ones share a request.
@@ -489,6 +482,22 @@ fn single_put(in_flight: u64) -> u64 {
 fn whole(layer: &BuiltLayer) -> Result<PutPayload> {
     let pieces: Vec<Bytes> = layer.pieces.iter().map(Piece::bytes).collect::<Result<_>>()?;
     Ok(pieces.into_iter().collect())
+}
+
+/// The bytes of an answer, which must be those that were asked for: the library takes memory for what
+/// an answer says of itself.
+async fn collect(path: &Path, answer: GetResult, wanted: Range<u64>) -> Result<Bytes> {
+    let shown = |range: &Range<u64>| format!("bytes {} to {}", range.start, range.end);
+    if answer.range != wanted {
+        let reason = format!("{} came for {}", shown(&answer.range), shown(&wanted));
+        return Err(ArrayError::corrupt(path, reason));
+    }
+    let bytes = answer.bytes().await.map_err(|error| store_error("read", path, error))?;
+    if u64_len(bytes.len()) != wanted.end.saturating_sub(wanted.start) {
+        let reason = format!("{} bytes came for {}", bytes.len(), shown(&wanted));
+        return Err(ArrayError::corrupt(path, reason));
+    }
+    Ok(bytes)
 }
 
 /// Stores a layer, in parts when it is large; it appears whole or not at all.

@@ -130,6 +130,8 @@ struct Faulty {
     inner: Arc<InMemory>,
     left: AtomicI64,
     after: bool,
+    /// What answers say of the bytes that they have, made of what is true.
+    says: fn(Range<u64>) -> Range<u64>,
 }
 
 impl std::fmt::Display for Faulty {
@@ -177,7 +179,9 @@ impl ObjectStore for Faulty {
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        self.around(self.inner.get_opts(path, options)).await
+        let mut answer = self.around(self.inner.get_opts(path, options)).await?;
+        answer.range = (self.says)(answer.range);
+        Ok(answer)
     }
 
     async fn get_ranges(
@@ -226,7 +230,35 @@ impl ObjectStore for Faulty {
 }
 
 fn faulty(memory: &Arc<InMemory>, after: bool) -> Arc<Faulty> {
-    Arc::new(Faulty { inner: Arc::clone(memory), left: AtomicI64::new(i64::MAX), after })
+    let left = AtomicI64::new(i64::MAX);
+    Arc::new(Faulty { inner: Arc::clone(memory), left, after, says: |range| range })
+}
+
+#[test]
+fn answers_that_say_they_are_other_bytes_are_refused() {
+    block_on(async {
+        let memory = Arc::new(InMemory::new());
+        sample(&memory).await;
+        let lies: [fn(Range<u64>) -> Range<u64>; 5] = [
+            |range| range.end..range.start,
+            |range| range.start..range.end + 1,
+            |range| range.start..u64::MAX,
+            |range| range.start + 1..range.end + 1,
+            |range| range.start..range.start,
+        ];
+        for (number, says) in lies.into_iter().enumerate() {
+            let store = Faulty {
+                inner: Arc::clone(&memory),
+                left: AtomicI64::new(i64::MAX),
+                after: false,
+                says,
+            };
+            let location = Location::object_store(Arc::new(store), "s");
+            let error = ArrayStore::open(location, options()).await.err().unwrap();
+            assert!(matches!(error, ArrayError::Corrupt { .. }), "{number}: {error}");
+            assert!(error.to_string().contains(" came for bytes 0 to "), "{number}: {error}");
+        }
+    });
 }
 
 #[test]

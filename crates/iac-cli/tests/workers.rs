@@ -67,7 +67,7 @@ fn content(store: &Path) -> (Vec<Vec<u8>>, Vec<u8>) {
 #[test]
 fn stores_of_arrays_have_the_same_blocks_on_1_2_and_8_threads() {
     let work = Work::new();
-    let numbers = work.folder.path().join("in/numbers.npy");
+    let numbers = work.inputs.path().join("in/numbers.npy");
     let mut first = None;
     for workers in ["1", "2", "8"] {
         let store = work.folder.path().join(format!("{workers}.arrays"));
