@@ -164,7 +164,7 @@ fn records_of_4294967295_bytes_are_verified_in_bounded_memory_and_seen_without_a
     let view = pack.view(0).unwrap();
     assert_eq!((view.len() as u64, view[view.len() - 1], view[0]), (length, b'e', 0));
     // A byte in the middle of it: as long again, for runs that take their time.
-    if !std::env::var_os("IAC_FLIPS").is_some_and(|size| size == "full") {
+    if std::env::var_os("IAC_FLIPS").is_none_or(|size| size != "full") {
         return;
     }
     let data = pack.layout().data.offset;
