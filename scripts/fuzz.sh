@@ -57,7 +57,7 @@ smoke_runs() {
         resample) echo 25000 ;;
         text_parts) echo 150000 ;;
         tile_files) echo 10000 ;;
-        wsi_tables) echo 10000 ;;
+        wsi_tables) echo 4000 ;;
         *) echo 25000 ;;
     esac
 }
