@@ -251,8 +251,17 @@ fn an_import_that_fails_leaves_nothing_and_one_that_succeeds_a_whole_store() {
     iac!("arrays", "import", good, bad, "-o", store).ended_with(1);
     assert_eq!(fs::read_dir(folder.path().join("deep")).unwrap().count(), 0);
     // An empty folder is as good as none; one with something in it is not touched.
+    let elsewhere = folder.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(&elsewhere, &store).unwrap();
+    #[cfg(not(unix))]
     fs::create_dir(&store).unwrap();
+    iac!("arrays", "import", good, bad, "-o", store).ended_with(1);
+    assert_eq!(fs::read_dir(&store).unwrap().count(), 0);
     iac!("arrays", "import", good, "-o", store).succeeded();
+    #[cfg(unix)]
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 2);
     iac!("arrays", "verify", store).succeeded();
     iac!("arrays", "import", good, "-o", store, "--name", "again").succeeded();
     assert_eq!(iac!("arrays", "ls", store, "--json").succeeded().json_lines().len(), 2);

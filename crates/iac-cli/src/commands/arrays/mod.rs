@@ -130,7 +130,8 @@ impl Written {
                 )));
             }
         }
-        let folder = folder_of(path);
+        // An empty folder may be a link or have a file system of its own, so it stays what it is.
+        let folder = if path.is_dir() { path } else { folder_of(path) };
         std::fs::create_dir_all(folder)
             .map_err(|error| Failure::io(folder, "cannot make the folder", &error))?;
         let mut builder = tempfile::Builder::new();
@@ -150,11 +151,24 @@ impl Written {
         let Some((made, path)) = self.new else {
             return Ok(());
         };
-        // A folder takes the place of an empty one and of nothing else.
-        std::fs::rename(made.path(), &path)
-            .map_err(|error| Failure::io(&path, "cannot give the store its name", &error))?;
-        drop(made.keep());
-        let folder = folder_of(&path);
+        let failed = |error| Failure::io(&path, "cannot give the store its name", &error);
+        let folder = if made.path().parent() == Some(path.as_path()) {
+            // What makes a folder a store comes last.
+            let mut inner = std::fs::read_dir(made.path())
+                .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
+                .map_err(failed)?;
+            inner.sort_by_key(|entry| entry.file_name() == "versions");
+            for entry in inner {
+                std::fs::rename(entry.path(), path.join(entry.file_name())).map_err(failed)?;
+            }
+            made.close().map_err(failed)?;
+            path.as_path()
+        } else {
+            // A folder takes the place of an empty one and of nothing else.
+            std::fs::rename(made.path(), &path).map_err(failed)?;
+            drop(made.keep());
+            folder_of(&path)
+        };
         iatrocache::writer::sync_folder(folder)
             .map_err(|error| Failure::io(folder, "cannot sync the folder", &error))
     }

@@ -33,7 +33,7 @@ pub(super) fn check(file: &File, metadata: &ParquetMetaData, columns: &[usize]) 
                 .columns()
                 .get(*column)
                 .ok_or_else(|| damaged(format!("row group {number} lacks column {column}")))?;
-            if headers(file, chunk)?.has_delta_texts {
+            if has_delta_texts(file, chunk)? {
                 lengths(file, number, *column, chunk)?;
             }
         }
@@ -41,14 +41,8 @@ pub(super) fn check(file: &File, metadata: &ParquetMetaData, columns: &[usize]) 
     Ok(())
 }
 
-/// What the headers of a column's pages say.
-#[derive(Debug, Default)]
-struct Headers {
-    has_delta_texts: bool,
-}
-
-/// Walks over the headers of the pages of a column.
-fn headers(file: &File, chunk: &ColumnChunkMetaData) -> Check<Headers> {
+/// Checks what the headers of a column's pages state, and tells whether a page has delta-encoded texts.
+fn has_delta_texts(file: &File, chunk: &ColumnChunkMetaData) -> Check<bool> {
     // What bytes of numbers and texts begin with, or all they are.
     let least = match chunk.column_type() {
         Type::BYTE_ARRAY | Type::INT32 | Type::FLOAT => 4,
@@ -63,7 +57,7 @@ fn headers(file: &File, chunk: &ColumnChunkMetaData) -> Check<Headers> {
     let (start, length) = chunk.byte_range();
     let mut source = BufReader::new(file);
     source.seek(SeekFrom::Start(start))?;
-    let mut found = Headers::default();
+    let mut found = false;
     let mut left = length;
     while left > 0 {
         let mut head = (&mut source).take(left);
@@ -81,7 +75,7 @@ fn headers(file: &File, chunk: &ColumnChunkMetaData) -> Check<Headers> {
         {
             return Err(damaged(format!("a dictionary of {entries} entries has {unpacked} bytes")));
         }
-        found.has_delta_texts |= page.has_delta_texts;
+        found |= page.has_delta_texts;
         source.seek_relative(page.stored)?;
     }
     Ok(found)
