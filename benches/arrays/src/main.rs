@@ -1,9 +1,10 @@
-//! Measures stores of arrays beside `array-format` 0.15 and `zarrs`, on the same numbers, in turns,
-//! in one run, and says which targets are reached.
+//! Measures stores of arrays beside `array-format` 0.15 (0.14 for layers, which 0.15 has not) and
+//! `zarrs`, on the same numbers, in turns, in one run, and says which targets are reached.
 //!
 //! `cargo run --release --manifest-path benches/arrays/Cargo.toml -- [--quick] [--rounds N] [--only A1,A7]`
 
 mod counting;
+mod layers;
 mod many;
 mod remote;
 mod table;
@@ -66,7 +67,7 @@ fn main() -> Result<()> {
         remote::far(&arguments, &mut table)?;
     }
     if arguments.wants(&["A11", "A12", "A14"]) {
-        remote::layers(&arguments, folder.path(), &mut table)?;
+        layers::measure(&arguments, folder.path(), &mut table)?;
     }
     println!("{table}");
     Ok(())

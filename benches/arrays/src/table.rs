@@ -1,9 +1,15 @@
 //! Figures side by side.
 
 use std::fmt;
+use std::process::Command;
 use std::time::Instant;
 
 use crate::Result;
+
+/// Waits until the disk has written what others left to it, so that nobody's time holds another's writing.
+pub fn settle() -> Result<()> {
+    if Command::new("sync").status()?.success() { Ok(()) } else { Err("sync failed".into()) }
+}
 
 /// Measurements of one side.
 #[derive(Debug, Default, Clone)]

@@ -16,7 +16,7 @@ use zarrs::array::codec::ZstdCodec as ZarrZstd;
 use zarrs::array::{Array, ArrayBuilder, data_type};
 use zarrs::filesystem::FilesystemStore;
 
-use crate::table::{Samples, Table};
+use crate::table::{Samples, Table, settle};
 use crate::{Arguments, Result};
 
 const CHUNK: u64 = 64;
@@ -119,11 +119,14 @@ pub fn measure(arguments: &Arguments, folder: &Path, table: &mut Table) -> Resul
         let [mut ours, mut a, mut z] = [(); 3].map(|()| Samples::default());
         for _ in 0..arguments.rounds() {
             let path = at("ours")?;
+            settle()?;
             ours.time(|| write_ours(&path, codec, &volume))?;
             let path = at("theirs")?;
+            settle()?;
             a.time(|| runtime.block_on(write_theirs(&path, codec, &volume)))?;
             if zarr {
                 let path = at("zarr")?;
+                settle()?;
                 z.time(|| write_zarr(&path, codec, &volume))?;
             }
         }
