@@ -14,8 +14,8 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Fields, Schema};
 use bytes::Bytes;
-use iac_format::TableKind;
 use iac_format::table::{MAX_EXPANDED_BYTES, TableStream};
+use iac_format::{FormatError, TableKind};
 
 use crate::attrs::AttrColumn;
 use crate::dtype::DType;
@@ -23,8 +23,9 @@ use crate::error::{ArrayError, Result, u64_len};
 use crate::grid::Grid;
 use crate::meta::{ArrayMeta, Form, NodeKind};
 
-/// Rows of one record batch of the catalogue.
-const BATCH_ROWS: usize = 65_536;
+/// Rows of one record batch of the catalogue. Readers decode one after the other, and what the
+/// attributes of a batch take meanwhile is a multiple of what is kept.
+const BATCH_ROWS: usize = 8_192;
 
 /// One row: an array at the version that the layer brought.
 #[derive(Debug, Clone, PartialEq)]
@@ -253,22 +254,43 @@ fn batch(schema: &Schema, rows: &[CatalogueRow], first: u32) -> Result<RecordBat
         .map_err(|error| ArrayError::argument(format!("the catalogue has no table: {error}")))
 }
 
+/// Why a table is refused.
+struct Reason(String);
+
+impl From<String> for Reason {
+    fn from(reason: String) -> Self {
+        Self(reason)
+    }
+}
+
+impl From<FormatError> for Reason {
+    fn from(error: FormatError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// Reads the table; what no writer makes is an error.
 pub(crate) fn decode(object: &str, bytes: Bytes) -> Result<Vec<CatalogueRow>> {
     let corrupt = |reason: String| ArrayError::corrupt(object, reason);
     let table =
         TableStream::parse(bytes, TableKind::Slide).map_err(|error| corrupt(error.to_string()))?;
-    let batches = table.decode().map_err(|error| corrupt(error.to_string()))?;
-    let mut rows = Vec::with_capacity(batches.iter().map(RecordBatch::num_rows).sum());
-    for batch in batches {
-        let mut columns = Columns::of(&batch).map_err(corrupt)?;
-        let mut known = None;
-        for row in 0..batch.num_rows() {
-            let read = columns.row(row, &mut known);
-            let read = read.map_err(|reason| corrupt(format!("slide row {row}: {reason}")))?;
-            rows.push(read);
-        }
-    }
+    let mut rows: Vec<CatalogueRow> = Vec::new();
+    table
+        .decode_each(|batch| {
+            let mut columns = Columns::of(&batch)?;
+            let mut known = None;
+            let first = rows.len();
+            rows.reserve(batch.num_rows());
+            for row in 0..batch.num_rows() {
+                let read = columns.row(row, &mut known).map_err(|reason| {
+                    format!("slide row {}: {reason}", first.saturating_add(row))
+                })?;
+                rows.push(read);
+            }
+            Ok::<(), Reason>(())
+        })
+        .map_err(|Reason(reason)| corrupt(reason))?;
+    rows.shrink_to_fit();
     Ok(rows)
 }
 

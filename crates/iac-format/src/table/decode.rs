@@ -33,6 +33,21 @@ pub(super) fn decode(
     columns: Option<&[usize]>,
     texts: Texts,
 ) -> Result<Vec<RecordBatch>> {
+    let mut batches = Vec::with_capacity(inner.batch_rows.len());
+    decode_each(inner, columns, texts, |batch| {
+        batches.push(batch);
+        Ok::<_, FormatError>(())
+    })?;
+    Ok(batches)
+}
+
+/// Hands over one batch after the other.
+pub(super) fn decode_each<E: From<FormatError>>(
+    inner: &Inner,
+    columns: Option<&[usize]>,
+    texts: Texts,
+    mut each: impl FnMut(RecordBatch) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
     let full = match texts {
         Texts::Checked => Arc::clone(&inner.schema),
         Texts::AsBytes => texts_as_bytes(&inner.schema),
@@ -49,7 +64,6 @@ pub(super) fn decode(
     let wanted = wanted_dictionaries(inner, &selected);
     let mut allowance = Allowance::new();
     let mut dictionaries = Dictionaries::default();
-    let mut batches = Vec::with_capacity(inner.batch_rows.len());
     for part in &inner.parts {
         let place = |fault: Fault| broken(at_part(fault, part));
         match part.kind {
@@ -78,11 +92,11 @@ pub(super) fn decode(
                 let batch =
                     RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options)
                         .map_err(|error| place(Fault::damaged(error.to_string())))?;
-                batches.push(batch);
+                each(batch)?;
             }
         }
     }
-    Ok(batches)
+    Ok(())
 }
 
 /// The decompressed values of one column, for [`super::column`].

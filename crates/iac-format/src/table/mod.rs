@@ -190,6 +190,19 @@ impl TableStream {
         decode::decode(&self.inner, None, Texts::Checked)
     }
 
+    /// The same, handing over one batch after the other: for those who need no batch once they have
+    /// the next, as a table can take many times the memory of what is made of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode), and those of `each`, after which no further batch is decoded.
+    pub fn decode_each<E: From<FormatError>>(
+        &self,
+        each: impl FnMut(RecordBatch) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        decode::decode_each(&self.inner, None, Texts::Checked, each)
+    }
+
     /// Decodes and validates the columns at the given positions, in the order given.
     ///
     /// Other columns are neither decoded nor validated.
