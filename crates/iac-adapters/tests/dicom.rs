@@ -27,6 +27,10 @@ mod deid_frames;
 mod deid_tampered;
 #[path = "dicom/frames.rs"]
 mod frames;
+#[path = "dicom/frames_altered.rs"]
+mod frames_altered;
+#[path = "dicom/frames_odd.rs"]
+mod frames_odd;
 #[path = "dicom/goldens.rs"]
 mod goldens;
 #[path = "dicom/handmade.rs"]
@@ -37,6 +41,8 @@ mod hostile;
 mod hostile_frames;
 #[path = "dicom/kept.rs"]
 mod kept;
+#[path = "dicom/made.rs"]
+mod made;
 #[path = "dicom/secrets.rs"]
 mod secrets;
 #[path = "dicom/support.rs"]
