@@ -18,7 +18,11 @@ use std::io;
 use register::Register;
 pub(crate) use register::Registration;
 
+#[cfg(not(loom))]
 static REGISTER: Register = Register::new();
+/// Models make registers of their own.
+#[cfg(loom)]
+static REGISTER: std::sync::LazyLock<Register> = std::sync::LazyLock::new(Register::new);
 
 /// Enters a mapping, whether or not the guard is installed: it may be, later.
 pub(crate) fn register(start: usize, length: usize) -> Registration {
