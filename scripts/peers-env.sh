@@ -2,7 +2,7 @@
 # Makes (or finds) the private virtual environment with the formats that this project is measured
 # beside, and prints the path of its Python. What cannot be installed is named and left out. The
 # Python package of this workspace goes in too: the newest wheel of target/wheels, which is built if
-# there is none (IAC_WHEEL names another one).
+# there is none or sources are newer (IAC_WHEEL names another one).
 # The folder is .venv-peers at the root of the repository, or $IAC_PEERS_VENV. It takes 0.6 GB.
 set -euo pipefail
 
@@ -41,11 +41,14 @@ fi
 
 newest() {
     # `find` fails where there is no such folder, which is no fault here.
-    { find "$root/target/wheels" -name 'iatrocache-*.whl' -printf '%T@ %p\n' 2>/dev/null || true; } |
+    { find "$root/target/wheels" -name 'iatrocache-*-abi3-*.whl' -printf '%T@ %p\n' 2>/dev/null || true; } |
         sort -n | tail -n 1 | cut -d ' ' -f 2-
 }
+is_stale() {
+    [ -n "$(find "$root/Cargo.lock" "$root/crates" -newer "$1" \( -name '*.rs' -o -name '*.py' -o -name 'Cargo.*' \) -print -quit)" ]
+}
 wheel="${IAC_WHEEL:-$(newest)}"
-if [ -z "$wheel" ]; then
+if [ -z "$wheel" ] || { [ -z "${IAC_WHEEL:-}" ] && is_stale "$wheel"; }; then
     wheel=$("$root/scripts/python-wheel.sh" | tail -n 1) || true
 fi
 if [ -z "$wheel" ]; then
