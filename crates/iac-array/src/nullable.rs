@@ -14,6 +14,7 @@ use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
 use crate::data::{ArrayData, Scalar};
 use crate::error::{ArrayError, Result, u64_len, usize_len, zeroed};
+use crate::grid::product;
 use crate::meta::ArrayMeta;
 use crate::values::{Values, check_element, check_fixed, decode_variable};
 
@@ -49,7 +50,7 @@ impl ArrayData {
     ///
     /// [`ArrayError::Argument`] when the shapes differ.
     pub fn with_validity<S: Data<Elem = bool>, D: Dimension>(
-        mut self,
+        self,
         validity: &ArrayBase<S, D>,
     ) -> Result<Self> {
         let shape: Vec<u64> = validity.shape().iter().map(|extent| u64_len(*extent)).collect();
@@ -59,7 +60,22 @@ impl ArrayData {
                 self.shape
             )));
         }
-        let mask: Vec<bool> = validity.iter().copied().collect();
+        self.with_mask(validity.iter().copied().collect())
+    }
+
+    /// The same with the mask row-major: one `bool` for each element.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Argument`] when there are more or fewer of them than elements.
+    pub fn with_mask(mut self, mask: Vec<bool>) -> Result<Self> {
+        if product(&self.shape) != Some(u64_len(mask.len())) {
+            return Err(ArrayError::argument(format!(
+                "a mask of {} elements for elements of shape {:?}",
+                mask.len(),
+                self.shape
+            )));
+        }
         clear(&mut self.values, self.dtype.width(), &mask);
         self.validity = Some(mask).filter(|mask| mask.contains(&false));
         Ok(self)
@@ -92,6 +108,21 @@ impl ArrayData {
     pub fn null_count(&self) -> u64 {
         let mask = self.validity.as_deref().unwrap_or_default();
         u64_len(mask.iter().filter(|there| !**there).count())
+    }
+
+    /// Where elements are there (`true`), row-major; nothing when none is null.
+    #[must_use]
+    pub fn mask(&self) -> Option<&[bool]> {
+        self.validity.as_deref()
+    }
+
+    /// The elements' bytes as [`ArrayData::as_bytes`] has them, zeros where they are null.
+    #[must_use]
+    pub fn masked_bytes(&self) -> Option<&[u8]> {
+        match &self.values {
+            Values::Fixed(bytes) => Some(bytes),
+            Values::Variable(_) => None,
+        }
     }
 
     /// Where elements are there (`true`) and where they are null.

@@ -84,19 +84,21 @@ impl Store {
     }
 }
 
-/// Elements on their way to NumPy: memory or list, shape and type.
+/// Elements on their way to NumPy: memory or list, shape, type, and where they are there unless all are.
 fn data_parts<'py>(py: Python<'py>, data: &ArrayData) -> PyResult<Bound<'py, PyTuple>> {
     let shape = PyTuple::new(py, data.shape())?;
     let dtype = data.dtype().to_string();
-    let elements = if let Some(bytes) = data.as_bytes() {
+    let elements = if let Some(bytes) = data.masked_bytes() {
         Bound::new(py, Buffer::owned(bytes.to_vec()))?.into_any()
     } else if *data.dtype() == DType::Utf8 {
-        PyList::new(py, data.texts().raise()?)?.into_any()
+        PyList::new(py, data.text_options().raise()?)?.into_any()
     } else {
-        let values = data.binary().raise()?;
-        PyList::new(py, values.iter().map(|value| PyBytes::new(py, value)))?.into_any()
+        let values = data.binary_options().raise()?;
+        PyList::new(py, values.iter().map(|value| value.map(|value| PyBytes::new(py, value))))?
+            .into_any()
     };
-    (elements, shape, dtype).into_pyobject(py)
+    let mask = data.mask().map(|mask| Bound::new(py, Buffer::owned(mask.to_vec()))).transpose()?;
+    (elements, shape, dtype, mask).into_pyobject(py)
 }
 
 fn attribute(value: &Bound<'_, PyAny>) -> PyResult<Attr> {
@@ -147,10 +149,16 @@ fn attribute_object<'py>(py: Python<'py>, value: &Attr) -> PyResult<Bound<'py, P
     })
 }
 
-/// What is written: memory in one piece, or a list of texts or bytes.
-fn data(dtype: &str, shape: &[u64], elements: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
+/// What is written: memory in one piece, or a list of texts or bytes; and where elements are there,
+/// a byte of 0 or 1 for each, unless all are.
+fn data(
+    dtype: &str,
+    shape: &[u64],
+    elements: &Bound<'_, PyAny>,
+    mask: Option<&Bound<'_, PyAny>>,
+) -> PyResult<ArrayData> {
     let dtype: DType = dtype.parse().raise()?;
-    match dtype {
+    let data = match dtype {
         DType::Utf8 => ArrayData::from_texts(shape, elements.extract::<Vec<String>>()?),
         DType::Binary => ArrayData::from_binary(shape, elements.extract::<Vec<Vec<u8>>>()?),
         dtype => {
@@ -158,7 +166,10 @@ fn data(dtype: &str, shape: &[u64], elements: &Bound<'_, PyAny>) -> PyResult<Arr
             ArrayData::from_bytes(dtype, shape, held.bytes().to_vec())
         }
     }
-    .raise()
+    .raise()?;
+    let Some(mask) = mask else { return Ok(data) };
+    let mask = Held::readable(mask)?.bytes().iter().map(|there| *there != 0).collect();
+    data.with_mask(mask).raise()
 }
 
 fn packing(codec: &str, level: i32) -> PyResult<Packing> {
@@ -273,10 +284,11 @@ impl Store {
                 meta.chunks().to_vec(),
                 meta.dims().to_vec(),
                 meta.fill().map(<[u8]>::to_vec),
+                meta.is_nullable(),
                 meta.attrs().clone(),
             ))
         })?;
-        let (kind, dtype, shape, chunks, dims, fill, attributes) = found;
+        let (kind, dtype, shape, chunks, dims, fill, nullable, attributes) = found;
         let dict = PyDict::new(py);
         let kind = match kind {
             NodeKind::Array => "array",
@@ -289,6 +301,7 @@ impl Store {
         dict.set_item("chunks", PyTuple::new(py, chunks)?)?;
         dict.set_item("dims", PyTuple::new(py, dims)?)?;
         dict.set_item("fill", fill.map(|fill| PyBytes::new(py, &fill)))?;
+        dict.set_item("nullable", nullable)?;
         let attrs = PyDict::new(py);
         for (key, value) in &attributes {
             attrs.set_item(key, attribute_object(py, value)?)?;
@@ -297,7 +310,7 @@ impl Store {
         Ok(dict)
     }
 
-    #[pyo3(signature = (name, dtype, shape, chunks=None, dims=None, fill=None))]
+    #[pyo3(signature = (name, dtype, shape, chunks=None, dims=None, fill=None, nullable=false))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn define(
         &self,
@@ -308,6 +321,7 @@ impl Store {
         chunks: Option<Vec<u64>>,
         dims: Option<Vec<String>>,
         fill: Option<&Bound<'_, PyAny>>,
+        nullable: bool,
     ) -> PyResult<()> {
         let mut spec = ArraySpec::new(dtype.parse().raise()?, &shape);
         if let Some(chunks) = chunks {
@@ -318,7 +332,10 @@ impl Store {
             spec = spec.dims(&dims);
         }
         if let Some(fill) = fill {
-            spec = spec.fill_data(data(dtype, &[], fill)?);
+            spec = spec.fill_data(data(dtype, &[], fill, None)?);
+        }
+        if nullable {
+            spec = spec.nullable();
         }
         self.writing(py, |store| store.define(name, spec))
     }
@@ -327,6 +344,8 @@ impl Store {
         self.writing(py, |store| store.define_group(name))
     }
 
+    #[pyo3(signature = (name, start, dtype, shape, elements, mask=None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn write(
         &self,
         py: Python<'_>,
@@ -335,11 +354,14 @@ impl Store {
         dtype: &str,
         shape: Vec<u64>,
         elements: &Bound<'_, PyAny>,
+        mask: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let data = data(dtype, &shape, elements)?;
+        let data = data(dtype, &shape, elements, mask)?;
         self.writing(py, |store| store.write(name, &start, data))
     }
 
+    #[pyo3(signature = (name, axis, dtype, shape, elements, mask=None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn append(
         &self,
         py: Python<'_>,
@@ -348,8 +370,9 @@ impl Store {
         dtype: &str,
         shape: Vec<u64>,
         elements: &Bound<'_, PyAny>,
+        mask: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let data = data(dtype, &shape, elements)?;
+        let data = data(dtype, &shape, elements, mask)?;
         self.writing(py, |store| store.append(name, axis, data))
     }
 

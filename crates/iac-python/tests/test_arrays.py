@@ -86,6 +86,50 @@ def test_texts_and_bytes_are_lists_of_objects(store):
     assert store["b"][1] == b"\0\1"
 
 
+def test_missing_elements_are_masked(store, tmp_path):
+    dose = store.define("dose", "float32", (2, 3), nullable=True)
+    assert dose.nullable and not store["a"].nullable
+    assert dose[...].mask.all()
+    dose[0] = numpy.ma.MaskedArray([1.5, 2.5, 3.5], mask=[False, True, False])
+    dose[1, :2] = 4
+    dose[1, 0] = numpy.ma.masked
+    store.flush()
+    dose = ArrayStore(tmp_path / "store")["dose"]
+    assert dose[...].tolist() == [[1.5, None, 3.5], [None, 4.0, None]]
+    assert dose[..., ::-2].tolist() == [[3.5, 1.5], [None, None]]
+    assert dose[0, 1] is numpy.ma.masked and dose[0, 0] == 1.5
+    assert not dose[0, ::2].mask.any() and dose[0, 0:0].mask.shape == (0,)
+    assert numpy.asarray(dose[0, ::2]).tolist() == [1.5, 3.5]
+    with pytest.raises(ValueError, match="missing"):
+        numpy.asarray(dose)
+
+
+def test_missing_texts_and_bytes_are_none_when_they_are_written(store):
+    texts = store.define("t", str, (4,), nullable=True)
+    texts[:3] = ["a", None, ""]
+    values = store.define("b", bytes, (0,), nullable=True)
+    values.append([None, b"\1\0", b""])
+    values.append(numpy.ma.MaskedArray([b"x", b"y"], mask=[True, False]))
+    store.flush()
+    assert texts[...].tolist() == ["a", None, "", None]
+    assert values[...].tolist() == [None, b"\1\0", b"", None, b"y"]
+    assert texts[1] is numpy.ma.masked and texts[2] == ""
+
+
+def test_a_fill_value_is_what_a_nullable_array_begins_with(store):
+    counts = store.define("n", "int16", (3,), fill=0, nullable=True)
+    counts[1:2] = numpy.ma.masked
+    assert counts[...].tolist() == [0, None, 0]
+
+
+def test_missing_elements_are_refused_where_none_can_be(store):
+    with pytest.raises(ValueError, match="nullable"):
+        store["a"][0] = numpy.ma.masked
+    with pytest.raises(ValueError, match="nullable"):
+        store.define("t", str, (1,))[...] = [None]
+    assert (store["a"][...] == -1).all()
+
+
 def test_versions_are_pinned_and_changes_published_together(store, tmp_path, values):
     store["a"][...] = values
     first = store.flush()

@@ -121,12 +121,19 @@ class ArrayStore:
     def __delitem__(self, name):
         self._native().delete(name)
 
-    def define(self, name, dtype, shape, *, chunks=None, dims=None, fill=None):
-        """Define an array; ``fill`` is the value of elements that were never written."""
+    def define(self, name, dtype, shape, *, chunks=None, dims=None, fill=None, nullable=False):
+        """Define an array; ``fill`` is the value of elements that were never written.
+
+        Elements of a ``nullable`` array can be missing: it is read as a masked array of NumPy, and
+        takes masked arrays (and ``None`` among texts and bytes). What was never written is missing,
+        unless there is a fill value.
+        """
         text = _type_text(dtype)
         if fill is not None:
             fill = _elements(fill, text)[0]
-        self._native().define(name, text, list(shape), _list(chunks), _list(dims), fill)
+        self._native().define(
+            name, text, list(shape), _list(chunks), _list(dims), fill, bool(nullable)
+        )
         return Array(self, name)
 
     def define_group(self, name):
@@ -165,15 +172,39 @@ def _numpy_type(text):
     return "uint16" if text == "bfloat16" else text
 
 
-def _elements(values, text):
-    """What is written: memory in one piece or a list, and the shape."""
+def _parted(values, text):
+    """Values as an array of the type, and where they are there (nothing when all are)."""
     import numpy
 
+    mask = numpy.ma.getmask(values)
+    if text not in ("utf8", "binary"):
+        values = numpy.ma.getdata(values)
+        values = numpy.asarray(values, dtype=numpy.dtype(_numpy_type(text)).newbyteorder("<"))
+        return values, None if mask is numpy.ma.nomask else ~mask
+    # Not by way of NumPy's own texts and bytes, which lose zeros at the end.
+    masked = isinstance(values, numpy.ma.MaskedArray)
+    values = values.data.astype(object) if masked else numpy.array(values, dtype=object)
+    gone = numpy.array([value is None for value in values.reshape(-1)], bool)
+    gone = gone.reshape(values.shape) | mask
+    if not gone.any():
+        return values, None
+    values[gone] = "" if text == "utf8" else b""
+    return values, ~gone
+
+
+def _laid(values, there, text):
+    """What is written: memory in one piece or a list, the shape, and where elements are there."""
+    import numpy
+
+    if there is not None:
+        there = numpy.ascontiguousarray(there)
     if text in ("utf8", "binary"):
-        values = numpy.asarray(values, dtype=object)
-        return values.reshape(-1).tolist(), values.shape
-    values = numpy.asarray(values, dtype=numpy.dtype(_numpy_type(text)).newbyteorder("<"))
-    return numpy.ascontiguousarray(values), values.shape
+        return values.reshape(-1).tolist(), values.shape, there
+    return numpy.ascontiguousarray(values), values.shape, there
+
+
+def _elements(values, text):
+    return _laid(*_parted(values, text), text)
 
 
 class Array:
@@ -226,6 +257,11 @@ class Array:
         return numpy.dtype(object) if text in ("utf8", "binary") else numpy.dtype(_numpy_type(text))
 
     @property
+    def nullable(self):
+        """Whether elements can be missing, so that it is read as a masked array."""
+        return self._meta()["nullable"]
+
+    @property
     def attrs(self):
         """Its attributes: a dict; :meth:`set_attr` changes them."""
         return self._meta()["attrs"]
@@ -245,8 +281,8 @@ class Array:
     def append(self, values, axis=0):
         """Write behind the end of an axis, which grows."""
         text = self._meta()["dtype"]
-        elements, shape = _elements(values, text)
-        self._owner._native().append(self._name, axis, text, list(shape), elements)
+        elements, shape, there = _elements(values, text)
+        self._owner._native().append(self._name, axis, text, list(shape), elements, there)
 
     def __len__(self):
         shape = self.shape
@@ -255,7 +291,14 @@ class Array:
         return shape[0]
 
     def __array__(self, dtype=None, copy=None):
+        import numpy
+
         values = self[...]
+        if numpy.ma.is_masked(values):
+            raise ValueError(
+                f"{self._name!r} has missing elements: take its masked array with [...]"
+            )
+        values = numpy.ma.getdata(values)
         return values if dtype is None else values.astype(dtype)
 
     def __getitem__(self, key):
@@ -263,11 +306,12 @@ class Array:
 
         meta = self._meta()
         box = _Box(key, meta["shape"])
+        mask = None
         if 0 in box.count:
             values = numpy.zeros(box.count, self.dtype)
         else:
             steps = None if all(step == 1 for step in box.step) else box.step
-            elements, shape, text = self._owner._native().read(
+            elements, shape, text, mask = self._owner._native().read(
                 self._name, box.start, box.count, steps
             )
             if isinstance(elements, list):
@@ -276,6 +320,11 @@ class Array:
                 values = values.reshape(shape)
             else:
                 values = numpy.frombuffer(elements, _numpy_type(text)).reshape(shape)
+        if meta["nullable"]:
+            gone = numpy.zeros(values.shape, bool)
+            if mask is not None:
+                gone = ~numpy.frombuffer(mask, bool).reshape(values.shape)
+            values = numpy.ma.MaskedArray(values, mask=gone)
         return values[box.after]
 
     def __setitem__(self, key, values):
@@ -287,15 +336,14 @@ class Array:
             raise NotImplementedError("boxes with steps cannot be written; write each part")
         text = meta["dtype"]
         kept = [count for count, gone in zip(box.count, box.gone) if not gone]
-        if text in ("utf8", "binary"):
-            values = numpy.asarray(values, dtype=object)
-        else:
-            values = numpy.asarray(values, dtype=_numpy_type(text))
+        values, there = _parted(values, text)
         values = numpy.broadcast_to(values, kept).reshape(box.count)
+        if there is not None:
+            there = numpy.broadcast_to(there, kept).reshape(box.count)
         if values.size == 0:
             return
-        elements, shape = _elements(values, text)
-        self._owner._native().write(self._name, box.start, text, list(shape), elements)
+        elements, shape, there = _laid(values, there, text)
+        self._owner._native().write(self._name, box.start, text, list(shape), elements, there)
 
 
 class _Box:
