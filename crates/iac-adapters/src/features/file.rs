@@ -166,19 +166,19 @@ impl Iterator for FeatureFile {
 }
 
 fn npy(path: &Path, source: &mut impl Read, magic: [u8; 8], length: u64) -> Result<Description> {
-    let [.., major, _minor] = magic;
-    let (text_bytes, prefix) = match major {
-        1 => {
+    let [.., major, minor] = magic;
+    let (text_bytes, prefix) = match (major, minor) {
+        (1, 0) => {
             let mut bytes = [0; 2];
             read_exactly(path, source, &mut bytes)?;
             (u64::from(u16::from_le_bytes(bytes)), 10_u64)
         }
-        2 | 3 => {
+        (2 | 3, 0) => {
             let mut bytes = [0; 4];
             read_exactly(path, source, &mut bytes)?;
             (u64::from(u32::from_le_bytes(bytes)), 12)
         }
-        other => return Err(refuse(path, format!("version {other} of .npy is not known"))),
+        _ => return Err(refuse(path, format!("version {major}.{minor} of .npy is not known"))),
     };
     let text = description(path, source, text_bytes, length)?;
     let fields = NpyFields::parse(&text)

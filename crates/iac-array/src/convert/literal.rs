@@ -83,7 +83,8 @@ impl Scan<'_> {
             self.rest = rest.strip_prefix('L').unwrap_or(rest);
             if self.token(',').is_none() {
                 self.token(')')?;
-                break;
+                // One number in brackets, without a comma, is a number and no tuple.
+                return (numbers.len() > 1).then_some(numbers);
             }
         }
         Some(numbers)
@@ -137,6 +138,8 @@ mod tests {
             "{}",
             "{'descr': '<f4', 'fortran_order': False}",
             "{'descr': '<f4', 'fortran_order': False, 'shape': (3}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (3)}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (,)}",
             "{'descr': '<f4', 'fortran_order': False, 'shape': (-3,)}",
             "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} x",
             "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3,)}",

@@ -50,20 +50,20 @@ pub(super) fn describe(path: &Path, source: &mut dyn Read) -> Result<Npy> {
     };
     let mut head = [0; 8];
     source.read_exact(&mut head).map_err(failed)?;
-    let major = match head.split_first_chunk::<6>() {
-        Some((MAGIC, [major, _])) => *major,
+    let (major, minor) = match head.split_first_chunk::<6>() {
+        Some((MAGIC, [major, minor])) => (*major, *minor),
         _ => return Err(damaged("it does not begin as a .npy file")),
     };
-    let (length, before) = if major == 1 {
+    let (length, before) = if (major, minor) == (1, 0) {
         let mut length = [0; 2];
         source.read_exact(&mut length).map_err(failed)?;
         (u64::from(u16::from_le_bytes(length)), 10_u64)
-    } else if matches!(major, 2 | 3) {
+    } else if matches!((major, minor), (2 | 3, 0)) {
         let mut length = [0; 4];
         source.read_exact(&mut length).map_err(failed)?;
         (u64::from(u32::from_le_bytes(length)), 12)
     } else {
-        return Err(ArrayError::foreign(path, format!("version {major} of .npy")));
+        return Err(ArrayError::foreign(path, format!("version {major}.{minor} of .npy")));
     };
     if length > MAX_DESCRIPTION {
         return Err(damaged("its description has more than 1 MiB"));
@@ -454,6 +454,20 @@ mod tests {
         bytes[at..at + 5].copy_from_slice(b"True ");
         let found = parse_npy(&bytes).unwrap().to_ndarray::<i16>().unwrap();
         assert_eq!(found, array![[1, 2, 3], [4, 5, 6]].into_dyn());
+    }
+
+    #[test]
+    fn versions_that_numpy_does_not_know_are_refused() {
+        let sound = npy_bytes(&ArrayData::from(array![1_u8, 2])).unwrap();
+        for (at, number) in [(6, 0), (6, 4), (7, 2)] {
+            let mut bytes = sound.clone();
+            bytes[at] = number;
+            let error = parse_npy(&bytes).unwrap_err();
+            assert!(
+                error.to_string().contains(&format!("version {}.{}", bytes[6], bytes[7])),
+                "{error}"
+            );
+        }
     }
 
     #[test]
