@@ -183,7 +183,7 @@ impl From<OpsError> for Failure {
             OpsError::Expansion { .. } => {
                 Some("--allow-expansion writes them all the same".to_owned())
             }
-            _ => hint_of(error.kind()),
+            _ => hint_at(error.kind(), error.path()),
         };
         report.into()
     }
@@ -201,7 +201,7 @@ impl From<iatrocache::adapters::AdapterError> for Failure {
         report.path = error.path().map(|path| path.to_string_lossy().into_owned());
         report.row = error.row();
         report.field = error.field().map(str::to_owned);
-        report.hint = hint_of(error.kind());
+        report.hint = hint_at(error.kind(), error.path());
         report.into()
     }
 }
@@ -274,6 +274,14 @@ pub(crate) const fn exit_code(kind: ErrorKind) -> u8 {
         // What is left is the system's failure; a kind unknown here cannot be the caller's fault.
         _ => 3,
     }
+}
+
+/// What can be done about an error of this kind that concerns a place.
+pub(crate) fn hint_at(kind: ErrorKind, path: Option<&Path>) -> Option<String> {
+    if kind == ErrorKind::Exists && path.is_some_and(Path::is_dir) {
+        return Some("it is a folder, and folders are not replaced: give another name".to_owned());
+    }
+    hint_of(kind)
 }
 
 /// What can be done about an error of this kind, where that is the same for all of them.

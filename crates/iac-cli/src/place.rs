@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use iatrocache::ErrorKind;
 use tempfile::NamedTempFile;
 
-use crate::failure::{Failure, Report, Result};
+use crate::failure::{Failure, Report, Result, hint_at};
 
 /// A result file on its way. Dropped before [`publish`](Self::publish), it leaves nothing behind.
 pub(crate) struct NewFile {
@@ -141,5 +141,6 @@ pub(crate) fn same_place(one: &Path, other: &Path) -> bool {
 
 fn exists(path: &Path) -> Failure {
     let message = format!("{}: the file exists already", path.display());
-    Report::new(ErrorKind::Exists, message).path(path).hint("--overwrite replaces it").into()
+    let hint = hint_at(ErrorKind::Exists, Some(path)).unwrap_or_default();
+    Report::new(ErrorKind::Exists, message).path(path).hint(hint).into()
 }

@@ -135,6 +135,36 @@ fn numbers_and_notes_can_be_decoded_to_json_and_arrays() {
 }
 
 #[test]
+fn names_that_say_another_format_are_refused() {
+    let folder = tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let run = iac!("montage", golden("none_a"), "-o", place("sheet.jpg")).ended_with(2);
+    assert!(run.err.contains("sheet.jpg") && run.err.contains("PNG"), "{}", run.err);
+    for (format, name, hint) in [
+        ("raw", "0.png", "--format png"),
+        ("png", "0.NPY", "--format npy"),
+        ("npy", "0.tif", "npy"),
+    ] {
+        let run =
+            iac!("decode", golden("none_a"), "--rows", "0", "--format", format, "-o", place(name));
+        let run = run.ended_with(2);
+        assert!(run.err.contains(name) && run.err.contains(hint), "{}", run.err);
+        assert!(!place(name).exists());
+    }
+}
+
+#[test]
+fn nobody_is_told_to_replace_a_folder() {
+    let folder = tempdir().unwrap();
+    let (source, there) = (folder.path().join("source"), folder.path().join("there"));
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(&there).unwrap();
+    fs::write(source.join("a.txt"), "note").unwrap();
+    let run = iac!("pack", "raw", source, "-o", there).ended_with(2);
+    assert!(run.err.contains("folder") && !run.err.contains("--overwrite"), "{}", run.err);
+}
+
+#[test]
 fn a_sheet_is_made_of_any_pack_of_images() {
     for name in packs_that_decode() {
         let folder = tempdir().unwrap();

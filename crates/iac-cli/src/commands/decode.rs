@@ -75,6 +75,27 @@ impl Format {
         }
     }
 
+    /// Refuses the name of a file that says another format of pictures or arrays.
+    fn check_name(self, path: &Path) -> Result<()> {
+        let ending = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
+        let ending = ending.to_ascii_lowercase();
+        let says = match ending.as_str() {
+            "png" => Some(Self::Png),
+            "npy" => Some(Self::Npy),
+            "jpg" | "jpeg" | "tif" | "tiff" | "webp" => None,
+            _ => return Ok(()),
+        };
+        if says == Some(self) {
+            return Ok(());
+        }
+        let what = &self.suffix()[1..];
+        let mut message = format!("{}: what is written is {what}", path.display());
+        if says.is_some() {
+            message.push_str(&format!(", unless you ask for --format {ending}"));
+        }
+        Err(Failure::usage(message))
+    }
+
     /// What is written of a record.
     fn content(self, record: &Decoded, path: &Path) -> Result<Bytes, OpsError> {
         Ok(match self {
@@ -111,6 +132,9 @@ pub(crate) fn run(arguments: &DecodeArgs, common: &Common) -> Result<ExitCode> {
             "one {} file holds one record, so several records need --dir",
             format.suffix()
         )));
+    }
+    if let Some(output) = &to.output {
+        format.check_name(output)?;
     }
     let pack = super::open(&arguments.path, common)?;
     let rows = &arguments.rows.rows;

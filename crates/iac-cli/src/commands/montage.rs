@@ -77,6 +77,13 @@ pub(crate) fn run(arguments: &MontageArgs, common: &Common) -> Result<ExitCode> 
     options.cell = arguments.cell;
     options.window = arguments.window;
     options.workers = common.workers;
+    if let Some(other) = arguments.output.extension().filter(|it| !it.eq_ignore_ascii_case("png")) {
+        return Err(Failure::usage(format!(
+            "{}: the sheet is a PNG file, which a name in .{} does not say",
+            arguments.output.display(),
+            other.display()
+        )));
+    }
     let pack = super::open(&arguments.path, common)?;
     let rows = arguments.rows.clone();
     #[cfg(feature = "dicom")]

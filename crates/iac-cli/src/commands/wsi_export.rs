@@ -97,8 +97,8 @@ pub(super) struct TilesArgs {
     /// Pixels from one tile to the next [default: their size]
     #[arg(long, value_name = "PIXELS")]
     stride: Option<u32>,
-    /// Write tiles alone of which more than this share is tissue
-    #[arg(long, value_name = "SHARE")]
+    /// Write tiles alone of which more than this share is tissue, from 0 to 1
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     tissue: Option<f64>,
     /// Write JPEG files of this quality, from 1 to 100, in place of PNG files
     #[arg(long, value_name = "Q", value_parser = clap::value_parser!(u8).range(1..=100))]
@@ -106,6 +106,11 @@ pub(super) struct TilesArgs {
     /// Use what is there at a lower resolution, or can be decoded at one
     #[arg(long)]
     fast: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("`{text}` is no share from 0 to 1"))
 }
 
 pub(super) fn tiff(arguments: &TiffArgs, common: &Common) -> Result<ExitCode> {
