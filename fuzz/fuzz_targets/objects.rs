@@ -15,9 +15,9 @@ use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use iac_array::{ArrayCache, ArraySpec, ArrayStore, DType, Location, Packing, StoreOptions};
-use iac_fuzz::{Limited, seeds};
+use iac_fuzz::{Limited, seeds, stores};
 use iac_reader::object::{BlockCache, ObjectLocation, ObjectOptions};
 use iac_reader::{PackReader, ReadOptions, VerifyOptions};
 use iac_writer::{Table, WriteOptions, build_pack};
@@ -238,14 +238,7 @@ async fn sound_arrays() -> Vec<(Path, Bytes)> {
     store.flush().await.unwrap();
     store.write("n", &[20, 0], numbers.slice(ndarray::s![20.., ..]).to_owned()).await.unwrap();
     store.flush().await.unwrap();
-    let listed: Vec<ObjectMeta> = memory.list(None).try_collect().await.unwrap();
-    let mut objects = Vec::new();
-    for object in listed {
-        let bytes = memory.get(&object.location).await.unwrap().bytes().await.unwrap();
-        objects.push((object.location, bytes));
-    }
-    objects.sort();
-    objects
+    stores::objects(&memory).await
 }
 
 /// Everything of a store of arrays is under a checksum, so what is read is right.

@@ -170,7 +170,8 @@ async fn sound() -> Vec<(Path, Bytes)> {
     objects(&memory).await
 }
 
-async fn objects(memory: &InMemory) -> Vec<(Path, Bytes)> {
+/// All objects of a store, sorted.
+pub async fn objects(memory: &InMemory) -> Vec<(Path, Bytes)> {
     let listed: Vec<_> = memory.list(None).try_collect().await.unwrap();
     let mut objects = Vec::new();
     for object in listed {
