@@ -24,4 +24,5 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/miri"
 export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation}"
 cargo +nightly miri test -p iac-reader --lib -- guard:: per_process::
 cargo +nightly miri test -p iac-codec --no-default-features --lib
-cargo +nightly miri test -p iac-format --lib -- --skip table::
+# One test sums up headers of 64 KiB a thousand times, which takes Miri hours.
+cargo +nightly miri test -p iac-format --lib -- --skip table:: --skip every_altered_byte_of_the_text

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering,
 
 /// Mappings that one block of the register holds.
 #[cfg(not(loom))]
-const BLOCK: usize = 256;
+const BLOCK: usize = if cfg!(miri) { 8 } else { 256 };
 #[cfg(loom)]
 const BLOCK: usize = 2;
 /// Address of a slot that is being filled.
