@@ -88,7 +88,7 @@ impl Format {
         if says == Some(self) {
             return Ok(());
         }
-        let what = &self.suffix()[1..];
+        let what = self.suffix().trim_start_matches('.');
         let mut message = format!("{}: what is written is {what}", path.display());
         if says.is_some() {
             message.push_str(&format!(", unless you ask for --format {ending}"));
