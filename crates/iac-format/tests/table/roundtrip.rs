@@ -28,6 +28,22 @@ fn every_type_comes_back_from_several_batches() {
 }
 
 #[test]
+fn batches_are_handed_over_one_by_one_until_one_is_refused() {
+    let schema = schema_of(KINDS);
+    let batches = [7, 0, 1, 30].map(|rows| batch_of(&schema, rows, rows as u64));
+    let table = parse(encode_table(&schema, &batches).unwrap()).unwrap();
+    let mut seen = Vec::new();
+    table.decode_each(|batch| Ok::<_, FormatError>(seen.push(batch))).unwrap();
+    assert_eq!(seen, batches);
+    let mut left = 2;
+    let refused = table.decode_each(|_| {
+        left -= 1;
+        if left == 0 { Err(FormatError::Argument { reason: "enough".into() }) } else { Ok(()) }
+    });
+    assert!(matches!(refused, Err(FormatError::Argument { .. })) && left == 0);
+}
+
+#[test]
 fn compressed_bodies_of_every_type_come_back() {
     let schema = schema_of(KINDS);
     let batches = [40, 0, 300].map(|rows| batch_of(&schema, rows, rows as u64));
