@@ -373,7 +373,7 @@ impl Reader {
         length: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let pack = self.pack()?;
-        let (offset, length) = span(offset, length)?;
+        let (offset, length) = rows::span(offset, length)?;
         let bytes = py.detach(|| pack.read_data_span(offset, length)).raise()?;
         Ok(PyBytes::new(py, &bytes))
     }
@@ -388,7 +388,7 @@ impl Reader {
         let mut pairs = Vec::new();
         for pair in spans.try_iter()? {
             let (offset, length): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
-            pairs.push(span(&offset, &length)?);
+            pairs.push(rows::span(&offset, &length)?);
         }
         let bytes = py.detach(|| pack.read_data_spans(&pairs)).raise()?;
         Ok(PyBytes::new(py, &bytes))
@@ -585,20 +585,5 @@ impl Reader {
             Ok(records.read_image_batch_into(&rows, shape, samples)?)
         })
         .raise()
-    }
-}
-
-/// A span of the data segment. What no span can be is a `ValueError`, as one outside is.
-fn span(offset: &Bound<'_, PyAny>, length: &Bound<'_, PyAny>) -> PyResult<(u64, u64)> {
-    let number = |value: &Bound<'_, PyAny>| -> PyResult<u64> {
-        // Whatever is an integer but does not fit lies outside of every pack.
-        let index = value.py().import("operator")?.getattr("index")?.call1((value,))?;
-        index.extract::<u64>().map_err(|_| {
-            Fault::value(format!("a span with {index} does not lie inside the data segment")).into()
-        })
-    };
-    match (offset.extract::<u64>(), length.extract::<u64>()) {
-        (Ok(offset), Ok(length)) => Ok((offset, length)),
-        _ => Ok((number(offset)?, number(length)?)),
     }
 }

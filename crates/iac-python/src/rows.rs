@@ -1,4 +1,4 @@
-//! Row numbers as callers give them.
+//! Row numbers and spans as callers give them.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyOverflowError;
@@ -119,5 +119,20 @@ pub(crate) fn workers(workers: Option<usize>) -> PyResult<Option<std::num::NonZe
             .map(Some)
             .ok_or_else(|| Fault::value("workers must be a positive integer or None"))
             .raise(),
+    }
+}
+
+/// A span of the data segment. What no span can be is a `ValueError`, as one outside is.
+pub(crate) fn span(offset: &Bound<'_, PyAny>, length: &Bound<'_, PyAny>) -> PyResult<(u64, u64)> {
+    let number = |value: &Bound<'_, PyAny>| -> PyResult<u64> {
+        // Whatever is an integer but does not fit lies outside of every pack.
+        let index = value.py().import("operator")?.getattr("index")?.call1((value,))?;
+        index.extract::<u64>().map_err(|_| {
+            Fault::value(format!("a span with {index} does not lie inside the data segment")).into()
+        })
+    };
+    match (offset.extract::<u64>(), length.extract::<u64>()) {
+        (Ok(offset), Ok(length)) => Ok((offset, length)),
+        _ => Ok((number(offset)?, number(length)?)),
     }
 }

@@ -116,6 +116,28 @@ def test_missing_texts_and_bytes_are_none_when_they_are_written(store):
     assert texts[1] is numpy.ma.masked and texts[2] == ""
 
 
+def test_none_among_numbers_is_missing_and_never_a_number(store):
+    dose = store.define("dose", "float64", (3,), nullable=True)
+    dose[...] = [1.5, None, float("nan")]
+    assert dose[...].mask.tolist() == [False, True, False] and numpy.isnan(dose[2])
+    times = store.define("time", "datetime64[ms]", (2,), nullable=True)
+    times[...] = [numpy.datetime64("2020-01-01", "ms"), None]
+    assert times[...].mask.tolist() == [False, True]
+    big = store.define("big", "uint64", (2,), nullable=True)
+    big[...] = [2**64 - 1, None]
+    assert big[...].tolist() == [2**64 - 1, None]
+    with pytest.raises(ValueError, match="nullable"):
+        store["a"][0, :2] = [1.0, None]
+    with pytest.raises(ValueError, match="fill"):
+        store.define("f", "float32", (2,), fill=numpy.ma.masked, nullable=True)
+
+
+def test_integers_are_not_led_through_floating_point(store):
+    exact = store.define("exact", "int64", (2,))
+    exact[...] = [2**62 + 1, -(2**62) - 1]
+    assert exact[...].tolist() == [2**62 + 1, -(2**62) - 1]
+
+
 def test_a_fill_value_is_what_a_nullable_array_begins_with(store):
     counts = store.define("n", "int16", (3,), fill=0, nullable=True)
     counts[1:2] = numpy.ma.masked

@@ -125,12 +125,14 @@ class ArrayStore:
         """Define an array; ``fill`` is the value of elements that were never written.
 
         Elements of a ``nullable`` array can be missing: it is read as a masked array of NumPy, and
-        takes masked arrays (and ``None`` among texts and bytes). What was never written is missing,
+        takes masked arrays, and lists with ``None`` in them. What was never written is missing,
         unless there is a fill value.
         """
         text = _type_text(dtype)
         if fill is not None:
-            fill = _elements(fill, text)[0]
+            fill, _, there = _elements(fill, text)
+            if there is not None:
+                raise ValueError("a fill value cannot be missing")
         self._native().define(
             name, text, list(shape), _list(chunks), _list(dims), fill, bool(nullable)
         )
@@ -176,20 +178,28 @@ def _parted(values, text):
     """Values as an array of the type, and where they are there (nothing when all are)."""
     import numpy
 
-    mask = numpy.ma.getmask(values)
-    if text not in ("utf8", "binary"):
-        values = numpy.ma.getdata(values)
-        values = numpy.asarray(values, dtype=numpy.dtype(_numpy_type(text)).newbyteorder("<"))
-        return values, None if mask is numpy.ma.nomask else ~mask
-    # Not by way of NumPy's own texts and bytes, which lose zeros at the end.
-    masked = isinstance(values, numpy.ma.MaskedArray)
-    values = values.data.astype(object) if masked else numpy.array(values, dtype=object)
-    gone = numpy.array([value is None for value in values.reshape(-1)], bool)
-    gone = gone.reshape(values.shape) | mask
-    if not gone.any():
-        return values, None
-    values[gone] = "" if text == "utf8" else b""
-    return values, ~gone
+    is_text = text in ("utf8", "binary")
+    kind = object if is_text else numpy.dtype(_numpy_type(text)).newbyteorder("<")
+    gone = numpy.ma.getmask(values)
+    if gone is not numpy.ma.nomask:
+        values = values.data
+    if is_text:
+        # Not by way of NumPy's own texts and bytes, which lose zeros at the end.
+        objects = numpy.array(values, dtype=object)
+    elif getattr(values, "dtype", None) in (None, object):
+        objects = numpy.asarray(values)
+    else:
+        objects = None
+    if objects is not None and objects.dtype == object:
+        none = numpy.array([value is None for value in objects.reshape(-1)], bool)
+        gone = none.reshape(objects.shape) | gone
+        if gone.any():
+            values = objects.copy()
+            values[gone] = {"utf8": "", "binary": b""}.get(text, 0)
+        elif is_text:
+            values = objects
+    there = ~gone if numpy.any(gone) else None
+    return numpy.asarray(values, dtype=kind), there
 
 
 def _laid(values, there, text):
