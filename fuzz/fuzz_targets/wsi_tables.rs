@@ -13,7 +13,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
-use iac_adapters::wsi::{EncodedTile, Mpp, RasterCodec, WsiAssociated, WsiHeader, WsiPackWriter};
+use iac_adapters::wsi::{EncodedTile, Mpp, WsiAssociated, WsiPackWriter};
 use iac_codec::jxl::JxlOptions;
 use iac_codec::{ImageShape, ImageView};
 use iac_format::table::encode_table;
@@ -344,26 +344,7 @@ fn slide_table(slides: &RecordBatch, column: u8, text: Option<&str>) -> Option<V
 fn slide() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("slide.pat.iac");
-    let header = WsiHeader {
-        slide_id: "slide".into(),
-        patient_id: "patient".into(),
-        specimen_id: String::new(),
-        width: 20,
-        height: 13,
-        mpp: Mpp { x: 0.5, y: 0.25 },
-        mpp_provenance: "user_override".into(),
-        tile_width: 8,
-        tile_height: 8,
-        background: [250, 251, 252],
-        background_is_counted: false,
-        codec: RasterCodec::Jxl { lossless: true, distance: 0.0, effort: 1 },
-        selection: Value::Null,
-        original_orientation: 1,
-        source_format: "made".into(),
-        import_backend: "made".into(),
-        associated_images_preserved: true,
-        extra: Map::new(),
-    };
+    let header = slides::header([20, 13], [8, 8], Mpp { x: 0.5, y: 0.25 }, [250, 251, 252]);
     let codec = JxlOptions::lossless().with_effort(1).codec().unwrap();
     let image = |height: u32, width: u32, seed: u64| {
         let mut noise = seeds::Noise::new(seed);

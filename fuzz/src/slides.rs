@@ -7,11 +7,12 @@ use bytes::Bytes;
 use iac_adapters::AdapterError;
 use iac_adapters::validate::{Schemas, ValidateOptions, validate_reader};
 use iac_adapters::wsi::{
-    Mpp, NativeRegion, OnDamage, OverviewUse, Region, RegionImage, Resolution, TissueMask,
-    TissueOptions, WsiOpenOptions, WsiPackReader, WsiReadOptions,
+    Mpp, NativeRegion, OnDamage, OverviewUse, RasterCodec, Region, RegionImage, Resolution,
+    TissueMask, TissueOptions, WsiHeader, WsiOpenOptions, WsiPackReader, WsiReadOptions,
 };
 use iac_codec::Limits;
 use iac_reader::{Memory, PackReader, ReadOptions};
+use serde_json::{Map, Value};
 
 use crate::Copied;
 
@@ -21,6 +22,42 @@ const MOST: u64 = 1 << 18;
 const SIDE: u32 = 24;
 /// Tiles that are looked at one by one.
 const TILES: u64 = 16;
+
+/// What a slide that a target makes says of itself.
+pub fn header(size: [u64; 2], tile: [u32; 2], mpp: Mpp, background: [u8; 3]) -> WsiHeader {
+    WsiHeader {
+        slide_id: "slide".into(),
+        patient_id: "patient".into(),
+        specimen_id: String::new(),
+        width: size[0],
+        height: size[1],
+        mpp,
+        mpp_provenance: "user_override".into(),
+        tile_width: tile[0],
+        tile_height: tile[1],
+        background,
+        background_is_counted: false,
+        codec: RasterCodec::Jxl { lossless: true, distance: 0.0, effort: 1 },
+        selection: Value::Null,
+        original_orientation: 1,
+        source_format: "made".into(),
+        import_backend: "made".into(),
+        associated_images_preserved: true,
+        extra: Map::new(),
+    }
+}
+
+/// Whether importing may end in this error, whatever the file holds.
+pub fn is_of_the_source(error: &AdapterError) -> bool {
+    !error.to_string().is_empty()
+        && matches!(
+            error,
+            AdapterError::Source { .. }
+                | AdapterError::Unsupported { .. }
+                | AdapterError::Usage { .. }
+                | AdapterError::Codec { .. }
+        )
+}
 
 /// Reads a file, if it is a pack of a slide: from shared memory and by copying, one by one and in
 /// batches, natively and by micrometres. Four bytes choose the region.
