@@ -35,15 +35,19 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
-setup: ## install what this machine lacks (compiler, cmake, nasm, python3-venv, Rust)
+setup: ## install what this machine lacks (compiler, cmake, nasm, python3-venv, Rust; dcm2niix, valgrind)
 	@scripts/setup.sh
+
+.PHONY: setup-build
+setup-build: ## the part of it that building needs
+	@scripts/setup.sh build
 
 .PHONY: reference
 reference: setup ## make the private virtual environment with the reference packages
 	@scripts/reference-env.sh >/dev/null
 
 .PHONY: demo
-demo: setup ## build the iac command and show a pack being written, verified and read
+demo: setup-build ## build the iac command and show a pack being written, verified and read
 	cargo run --profile $(PROFILE) -p iac-cli --features jxl -- demo
 
 .PHONY: test
@@ -58,7 +62,7 @@ python-test: setup ## the last part of it: build the Python package into .venv-p
 	cd crates/iac-python && ../../.venv-python/bin/python -m pytest -q
 
 .PHONY: wheel
-wheel: setup ## the Python package for Linux x86-64 with all codecs, in target/wheels
+wheel: setup-build ## the Python package for Linux x86-64 with all codecs, in target/wheels
 	PROFILE=release scripts/python-wheel.sh
 
 .PHONY: lint
@@ -72,11 +76,11 @@ deny: setup ## licences, sources and bans of all dependencies, and advisories wh
 	scripts/deny.sh advisories
 
 .PHONY: doc
-doc: setup ## the API documentation in target/check/doc, warnings as errors
+doc: setup-build ## the API documentation in target/check/doc, warnings as errors
 	$(CHECKS) RUSTDOCFLAGS='-D warnings' cargo doc --profile $(PROFILE) --workspace --no-deps $(FULL)
 
 .PHONY: book
-book: setup ## the documentation as a book, in target/book (installs mdbook when it is absent)
+book: setup-build ## the documentation as a book, in target/book (installs mdbook when it is absent)
 	@command -v mdbook >/dev/null 2>&1 || cargo install --locked --version 0.5.4 mdbook
 	mdbook build
 
@@ -90,7 +94,7 @@ PUBLISHED := iac-format iac-codec iac-writer iac-reader iac-ops iac-array iac-ad
 BASE ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
 
 .PHONY: package
-package: setup ## pack the crates as a registry gets them, and build each from its archive
+package: setup-build ## pack the crates as a registry gets them, and build each from its archive
 	CARGO_PROFILE_DEV_DEBUG=0 cargo package --locked $(PUBLISHED:%=-p %) $(ARGS)
 
 .PHONY: semver

@@ -2,7 +2,10 @@
 # Installs what building and testing this workspace need and what is missing here.
 # Does nothing on a machine that is ready. Debian and Ubuntu are served (as root or with sudo);
 # elsewhere it lists what to install and fails.
+# Usage: setup.sh [build]      with `build`, without what only tests and measurements need
 set -euo pipefail
+
+purpose=${1:-all}
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cargo_bin="${CARGO_HOME:-$HOME/.cargo}/bin"
@@ -42,11 +45,13 @@ packages=()
 compiler_works || packages+=(build-essential)
 have cmake || packages+=(cmake)
 have nasm || packages+=(nasm)
-# What volumes are compared with in the tests.
-have dcm2niix || packages+=(dcm2niix)
-# What counts instructions (make bench-guard).
-have valgrind || packages+=(valgrind)
 venv_works || packages+=(python3 python3-venv)
+if [ "$purpose" = all ]; then
+    # What volumes are compared with in the tests.
+    have dcm2niix || packages+=(dcm2niix)
+    # What counts instructions (make bench-guard).
+    have valgrind || packages+=(valgrind)
+fi
 rust_missing=false
 if ! rust_works; then
     rust_missing=true

@@ -65,6 +65,17 @@ pub enum AdapterError {
         /// What is wrong.
         reason: String,
     },
+    /// A record that a manifest lists, or the file that it names, cannot be used.
+    #[error("{source} (listed in {}, line {line})", path.display())]
+    Listed {
+        /// The manifest.
+        path: PathBuf,
+        /// Line of the manifest at which the record begins, counted from 1.
+        line: u64,
+        /// What is wrong.
+        #[source]
+        source: Box<AdapterError>,
+    },
     /// An argument cannot be used.
     #[error("{reason}")]
     Usage {
@@ -166,6 +177,7 @@ impl AdapterError {
             Self::Read(error) => error.kind(),
             Self::Write(error) => error.kind(),
             Self::Ops(error) => error.kind(),
+            Self::Listed { source, .. } => source.kind(),
             Self::Io { .. } => ErrorKind::Io,
             Self::MissingColumns { .. } | Self::Manifest { .. } | Self::Records { .. } => {
                 ErrorKind::Schema
@@ -185,8 +197,12 @@ impl AdapterError {
 
     /// Whether the work was stopped from outside, which is no failure.
     #[must_use]
-    pub const fn is_cancelled(&self) -> bool {
-        matches!(self, Self::Ops(error) if error.is_cancelled())
+    pub fn is_cancelled(&self) -> bool {
+        match self {
+            Self::Ops(error) => error.is_cancelled(),
+            Self::Listed { source, .. } => source.is_cancelled(),
+            _ => false,
+        }
     }
 
     /// The file that the error is about, where there is one.
@@ -196,6 +212,7 @@ impl AdapterError {
             Self::Read(error) => Some(Path::new(error.path())),
             Self::Write(error) => error.path(),
             Self::Ops(error) => error.path(),
+            Self::Listed { path, source, .. } => source.path().or(Some(path)),
             Self::Io { path, .. }
             | Self::MissingColumns { path, .. }
             | Self::Manifest { path, .. }
@@ -219,6 +236,7 @@ impl AdapterError {
             Self::Read(error) => error.row(),
             Self::Write(error) => error.row(),
             Self::Ops(error) => error.row(),
+            Self::Listed { source, .. } => source.row(),
             Self::Records { row, .. }
             | Self::Source { row, .. }
             | Self::Codec { row, .. }
@@ -237,6 +255,7 @@ impl AdapterError {
             Self::Read(error) => error.field(),
             Self::Write(error) => error.field(),
             Self::Ops(error) => error.field(),
+            Self::Listed { source, .. } => source.field(),
             Self::Manifest { field, .. } | Self::Schema { field, .. } => field.as_deref(),
             Self::Records { field, .. } => *field,
             Self::Codec { source, .. } => source.field(),

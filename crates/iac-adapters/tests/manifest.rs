@@ -80,6 +80,13 @@ fn errors_name_file_line_column_and_field() {
     assert!(error.to_string().contains("beyond 64 bits"), "{error}");
     let records = read(&format!("{head}a,p,s,i,0,0\n")).unwrap();
     assert_eq!(records[0].split, None);
+    let error = read(&head.replace(',', ";")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "m.csv:1:1: columns are separated by ';', but commas are expected"
+    );
+    let error = read(&head.replace(',', "\t")).unwrap_err();
+    assert!(error.to_string().contains(r"separated by '\t'"), "{error}");
     // After an error there is nothing more.
     let text = format!("{head}a,p,s,i,x,0,\nb,p,s,i,0,0,\n");
     let mut reader = ManifestReader::from_source(text.as_bytes(), "m.csv").unwrap();

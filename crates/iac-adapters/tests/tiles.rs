@@ -195,6 +195,36 @@ fn inputs_that_make_no_pack_are_refused() {
     }
 }
 
+#[test]
+fn errors_about_records_name_the_line_of_the_manifest() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    write_png(&at("a.png"), png::ColorType::Rgb, png::BitDepth::Eight, [8, 8], &[7; 192]);
+    fs::write(at("cut.png"), &fs::read(at("a.png")).unwrap()[..60]).unwrap();
+    fs::write(at("text.png"), "no image").unwrap();
+    let good = "t0,p0,s0,a.png,0,0,train\n\n";
+    for (name, line, said) in [
+        ("t0,p0,s0,a.png,8,0,train", 2, "duplicate tile_id values"),
+        ("t1,p1,s0,a.png,8,0,train", 4, "belongs to patient \"p1\" here"),
+        ("t1,p0,s0,a.png,-8,0,train", 4, "-8"),
+        ("t1,p0,s0,gone.png,8,0,train", 4, "gone.png: cannot open the image"),
+        ("t1,p0,s0,text.png,8,0,train", 4, "text.png: is no image of a known kind"),
+        ("t1,p0,s0,cut.png,8,0,train", 4, "cut.png: "),
+        ("t1,p0,s0,.,8,0,train", 4, "cannot read the image"),
+    ] {
+        let manifest = at("m.csv");
+        let head = "tile_id,patient_id,slide_id,tile_path,x,y,split\n";
+        fs::write(&manifest, format!("{head}{good}{name}\n")).unwrap();
+        let builder = TilePackBuilder::new().beside_manifest(true).effort(1);
+        let error = builder.build_from_manifest(&manifest, at("m.iac"), &NoProgress).unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains(said), "{name}: {told}");
+        let place = format!(" (listed in {}, line {line})", manifest.display());
+        assert!(told.ends_with(&place), "{name}: {told}");
+        assert!(!error.is_cancelled());
+    }
+}
+
 /// A folder with a manifest of tiles of 8 x 8, one colour each.
 struct Cohort {
     folder: tempfile::TempDir,

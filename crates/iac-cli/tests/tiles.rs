@@ -94,6 +94,14 @@ fn tiles_are_packed_cut_joined_and_counted() {
     iac(["pack", "tiles", &manifest, "-o", &all, "--tile-root", &root]).ended_with(2);
     let error = iac(["pack", "tiles", &manifest, "-o", &at("x.iac"), "--json"]).ended_with(3);
     assert_eq!(error.json_error()["row"], 0);
+    // Paths that begin at the manifest, and nobody said so.
+    let copy = at("copy.csv");
+    std::fs::copy(std::path::Path::new(&root).join("s1/0.png"), at("0.png")).unwrap();
+    let columns = "tile_id,patient_id,slide_id,tile_path,x,y,split";
+    std::fs::write(&copy, format!("{columns}\nt,p,s,0.png,0,0,\n")).unwrap();
+    let error = iac(["pack", "tiles", &copy, "-o", &at("x.iac")]).ended_with(3);
+    assert!(error.err.contains("(listed in ") && error.err.contains(", line 2)"), "{}", error.err);
+    assert!(error.err.contains("it is there with --beside-manifest"), "{}", error.err);
 
     // A subset keeps what it needs, and the rest is merged back.
     let (train, rest, both) = (at("train.iac"), at("rest.iac"), at("both.iac"));
@@ -102,6 +110,9 @@ fn tiles_are_packed_cut_joined_and_counted() {
     let rows = subset["rows"].as_u64().unwrap();
     assert!(rows > 0 && rows < 7 && subset["slides"].as_u64().unwrap() < 3);
     iac(["subset", &all, "--where", "not split = 'train'", "-o", &rest]).succeeded();
+    let none = at("none.iac");
+    let nothing = iac(["subset", &all, "--where", "split = 'Train'", "-o", &none]).succeeded();
+    assert_eq!(nothing.err, "note: the condition holds for no row\n");
     for part in [&train, &rest] {
         iac(["verify", part, "--full"]).succeeded();
         iac(["validate", "--input", part]).succeeded();

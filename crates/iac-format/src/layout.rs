@@ -175,7 +175,8 @@ fn end_within(field: &str, segment: Segment, file_len: u64) -> Result<u64> {
         _ => Err(FormatError::field_error(
             field,
             format!(
-                "{} bytes from offset {} reach past the file's {file_len} bytes",
+                "{} bytes from offset {} reach past the file's {file_len} bytes (the file was cut \
+                 short, or its header is wrong)",
                 segment.length, segment.offset
             ),
         )),

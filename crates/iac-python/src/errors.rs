@@ -239,23 +239,30 @@ impl From<AdapterError> for Fault {
             AdapterError::Read(error) => return error.into(),
             AdapterError::Write(error) => return error.into(),
             AdapterError::Ops(error) => return (*error).into(),
-            AdapterError::Io { ref source, .. } => system(source),
-            AdapterError::Source { kind: ErrorKind::Io, ref path, .. } => {
-                // The system's own answer is text by now.
-                let absent = matches!(path.try_exists(), Ok(false));
-                let kind = if absent { io::ErrorKind::NotFound } else { io::ErrorKind::Other };
-                Class::Os(kind, None)
-            }
-            AdapterError::Codec { ref source, .. } => class_of_codec(source),
-            AdapterError::RowOutOfRange { .. } => Class::Index,
-            AdapterError::UnknownId { field: "patient_id", .. } => Class::Key,
-            // Tiles, slides and images are looked for as if they were files.
-            AdapterError::UnknownId { .. } => Class::Os(io::ErrorKind::NotFound, None),
-            _ => Class::Value,
+            AdapterError::Listed { ref source, .. } => class_of_adapter(source),
+            _ => class_of_adapter(&error),
         };
         let path = error.path().map(|path| path.display().to_string());
         let (row, field) = (error.row(), error.field().map(str::to_owned));
         Self::new(class, &error, error.kind()).about(path, row, field)
+    }
+}
+
+fn class_of_adapter(error: &AdapterError) -> Class {
+    match error {
+        AdapterError::Io { source, .. } => system(source),
+        AdapterError::Source { kind: ErrorKind::Io, path, .. } => {
+            // The system's own answer is text by now.
+            let absent = matches!(path.try_exists(), Ok(false));
+            let kind = if absent { io::ErrorKind::NotFound } else { io::ErrorKind::Other };
+            Class::Os(kind, None)
+        }
+        AdapterError::Codec { source, .. } => class_of_codec(source),
+        AdapterError::RowOutOfRange { .. } => Class::Index,
+        AdapterError::UnknownId { field: "patient_id", .. } => Class::Key,
+        // Tiles, slides and images are looked for as if they were files.
+        AdapterError::UnknownId { .. } => Class::Os(io::ErrorKind::NotFound, None),
+        _ => Class::Value,
     }
 }
 

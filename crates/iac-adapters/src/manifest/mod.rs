@@ -51,6 +51,8 @@ pub struct ManifestReader<R = File> {
     /// Number of each of [`COLUMNS`] in the file.
     places: [u64; 7],
     values: [Field; 7],
+    /// Where the record begins that was handed out last.
+    line: u64,
     ended: bool,
 }
 
@@ -94,7 +96,12 @@ impl<R: Read> ManifestReader<R> {
         let path = path.into();
         let mut rows = CsvReader::new(source);
         let mut places: [Option<u64>; 7] = [None; 7];
+        let mut separator = None;
         rows.next_row::<CsvError>(|number, _, name| {
+            separator = match number {
+                0 => name.chars().find(|character| matches!(character, ';' | '\t' | '|')),
+                _ => None,
+            };
             for (column, place) in COLUMNS.iter().zip(&mut places) {
                 // Where a name stands twice, the last column counts.
                 if *column == name {
@@ -110,18 +117,35 @@ impl<R: Read> ManifestReader<R> {
             .filter(|(_, place)| place.is_none())
             .map(|(column, _)| (*column).to_owned())
             .collect();
+        // What spreadsheets write where the comma belongs to numbers.
+        if let Some(separator) = separator.filter(|_| missing.len() == COLUMNS.len()) {
+            return Err(AdapterError::Manifest {
+                path,
+                line: 1,
+                column: 1,
+                field: None,
+                reason: format!("columns are separated by {separator:?}, but commas are expected"),
+            });
+        }
         if !missing.is_empty() {
             missing.sort_unstable();
             return Err(AdapterError::MissingColumns { path, columns: missing });
         }
         let places = places.map(|place| place.unwrap_or(u64::MAX));
-        Ok(Self { path, rows, places, values: Default::default(), ended: false })
+        Ok(Self { path, rows, places, values: Default::default(), line: 1, ended: false })
     }
 
     /// The manifest's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The line at which the record begins that was handed out last, counted from 1; before that,
+    /// the first.
+    #[must_use]
+    pub const fn line(&self) -> u64 {
+        self.line
     }
 
     fn next_record(&mut self) -> Result<Option<TileRecord>> {
@@ -146,7 +170,10 @@ impl<R: Read> ManifestReader<R> {
             match found {
                 Row::End => return Ok(None),
                 Row::Fields(0) => {}
-                Row::Fields(_) => return self.record(start).map(Some),
+                Row::Fields(_) => {
+                    self.line = start.line;
+                    return self.record(start).map(Some);
+                }
             }
         }
     }

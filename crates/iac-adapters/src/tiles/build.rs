@@ -15,7 +15,7 @@ use crate::manifest::ManifestReader;
 use crate::record::{CheckedRecords, RecordTable, TileRecord};
 use crate::task::{Task, check_cancelled};
 use crate::tiles::IMAGE_TILES;
-use crate::tiles::images::{Encoder, Found, Sources, changed};
+use crate::tiles::images::{Encoder, Found, Sources, changed, listed};
 use crate::tiles::journal::Journal;
 use crate::tiles::options::{Alpha, ImageRules, JpegSources, TileColor, WideSamples};
 use crate::tiles::plan::{Kinds, Plan};
@@ -274,9 +274,11 @@ impl TilePackBuilder {
     /// # Errors
     ///
     /// [`AdapterError::Manifest`] and [`AdapterError::MissingColumns`] for a manifest that cannot
-    /// be read, [`AdapterError::Records`] for one whose records do not make a pack,
-    /// [`AdapterError::Source`] and [`AdapterError::Io`] for an image that cannot become a tile,
-    /// [`AdapterError::Codec`] for arguments that the codec refuses or when it is not compiled in,
+    /// be read; [`AdapterError::Listed`] with the line of a record that does not fit the others
+    /// ([`AdapterError::Records`]) or whose image cannot become a tile ([`AdapterError::Source`],
+    /// [`AdapterError::Io`], [`AdapterError::Codec`]); [`AdapterError::Records`] for a manifest
+    /// without records; [`AdapterError::Codec`] for arguments that the codec refuses or when it is
+    /// not compiled in;
     /// [`AdapterError::Write`], also when the destination exists. Nothing but the journal is left
     /// then.
     pub fn build_from_manifest(
@@ -289,21 +291,25 @@ impl TilePackBuilder {
         let encoder = self.encoder(output)?;
         self.check_free(output)?;
         let before = FileStamp::of(manifest)?;
+        let of_record = |error: AdapterError| match error.row() {
+            Some(row) => listed(manifest, row, error),
+            None => error,
+        };
         let mut records = RecordTable::new();
         for record in ManifestReader::open(manifest)? {
-            records.push(&record?)?;
+            records.push(&record?).map_err(of_record)?;
             if records.len().is_multiple_of(1 << 16) {
                 check_cancelled(progress)?;
             }
         }
-        let records = records.check()?;
+        let records = records.check().map_err(of_record)?;
         let sources = Sources {
             manifest,
             root: self.root(manifest),
             reader: SourceReader::new(self.rules, self.limits),
         };
         let found = self.look_at(&sources, &records, progress)?;
-        let plan = self.plan(&records, &found, &encoder)?;
+        let plan = self.plan(&records, &found, &encoder).map_err(of_record)?;
         if FileStamp::of(manifest)? != before {
             return Err(changed(manifest));
         }

@@ -6,11 +6,10 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use iatrocache::ops::extract::{ExtractFormat, ExtractOptions, extract};
 use iatrocache::ops::rows::RowSelection;
-use iatrocache::ops::view::select_rows;
 use iatrocache::{ErrorKind, PackReader};
 use serde_json::json;
 
-use super::select::{predicate, shown};
+use super::select::{rows_where, shown};
 use crate::cli::Common;
 use crate::failure::{Failure, Relay, Result, human_safe};
 use crate::human;
@@ -76,10 +75,7 @@ pub(crate) fn run(arguments: &ExtractArgs, common: &Common) -> Result<ExitCode> 
     let pack = super::open(&arguments.path, common)?;
     let rows = match (&arguments.rows, &arguments.condition) {
         (Some(rows), _) => Some(rows.clone()),
-        (None, Some(text)) => {
-            let condition = predicate(text)?;
-            Some(select_rows(&pack, &condition).map_err(|error| with_caret(error, text))?)
-        }
+        (None, Some(text)) => Some(rows_where(&pack, text, common)?),
         (None, None) => None,
     };
     #[cfg(feature = "text")]
@@ -147,17 +143,4 @@ fn of_objects(pack: &PackReader, failure: Failure) -> Failure {
         return failure.with_hint("`iac dicom export` writes the objects of such a pack");
     }
     failure
-}
-
-/// An error about a condition, with a pointer to the place.
-pub(super) fn with_caret(error: iatrocache::ops::OpsError, text: &str) -> Failure {
-    let caret = match &error {
-        iatrocache::ops::OpsError::Predicate(inner) => inner.caret(text),
-        _ => None,
-    };
-    let failure = Failure::from(error);
-    match caret {
-        Some(caret) => failure.with_hint(caret),
-        None => failure,
-    }
 }

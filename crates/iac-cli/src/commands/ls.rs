@@ -8,8 +8,7 @@ use iatrocache::TableKind;
 use iatrocache::ops::rows::RowSelection;
 use iatrocache::ops::view::{TableQuery, TableView};
 
-use super::extract::with_caret;
-use super::select::predicate;
+use super::select::{predicate, with_caret};
 use crate::cli::Common;
 use crate::failure::{Relay, Result, human_safe};
 use crate::output::Out;

@@ -1,16 +1,17 @@
 //! `iac pack tiles`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use iatrocache::WriteOptions;
+use iatrocache::adapters::AdapterError;
 use iatrocache::adapters::tiles::{Alpha, JpegSources, TileColor, TilePackBuilder, WideSamples};
+use iatrocache::{ErrorKind, WriteOptions};
 use serde_json::json;
 
 use super::select::shown;
 use crate::cli::Common;
-use crate::failure::{Result, human_safe};
+use crate::failure::{Failure, Result, human_safe};
 use crate::human;
 use crate::interrupt;
 use crate::output::{self, Out};
@@ -157,7 +158,9 @@ pub(super) fn tiles(arguments: &TilesArgs, common: &Common) -> Result<ExitCode> 
     }
     let progress = Shown::new(common, Unit::Rows);
     let writing = interrupt::writing()?;
-    let summary = builder.build_from_manifest(&arguments.manifest, &arguments.output, &progress)?;
+    let summary = builder
+        .build_from_manifest(&arguments.manifest, &arguments.output, &progress)
+        .map_err(|error| with_advice(error, arguments))?;
     drop(writing);
     let warnings: Vec<String> = summary.warnings.iter().map(ToString::to_string).collect();
     let mut out = Out::new();
@@ -195,4 +198,26 @@ pub(super) fn tiles(arguments: &TilesArgs, common: &Common) -> Result<ExitCode> 
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells whoever gave paths from the manifest's folder of the option for it.
+fn with_advice(error: AdapterError, arguments: &TilesArgs) -> Failure {
+    let is_at_hand = || {
+        let AdapterError::Listed { source, .. } = &error else { return false };
+        let AdapterError::Source { kind: ErrorKind::Io, path, .. } = &**source else {
+            return false;
+        };
+        let folder = arguments.manifest.parent().unwrap_or(Path::new(""));
+        arguments.tile_root.is_none()
+            && !arguments.beside_manifest
+            && path.is_relative()
+            && !path.exists()
+            && folder.join(path).exists()
+    };
+    let is_at_hand = is_at_hand();
+    let failure = Failure::from(error);
+    if is_at_hand {
+        return failure.with_hint("it is there with --beside-manifest");
+    }
+    failure
 }

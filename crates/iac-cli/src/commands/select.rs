@@ -4,12 +4,15 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use iatrocache::ops::OpsError;
 use iatrocache::ops::rows::RowSelection;
+use iatrocache::ops::view::select_rows;
 use iatrocache::{PackReader, Predicate, TableKind};
 
+use crate::cli::Common;
 use crate::failure::{Failure, Result};
 use crate::interrupt::{self, Writing};
-use crate::output::Out;
+use crate::output::{self, Out};
 use crate::place::{self, NewFile};
 
 /// Rows that must be named.
@@ -128,8 +131,31 @@ fn file_in(dir: &Path, row: u64, suffix: &str) -> PathBuf {
 pub(crate) fn predicate(text: &str) -> Result<Predicate> {
     Predicate::parse(text).map_err(|error| {
         let caret = error.caret(text).unwrap_or_default();
-        Failure::from(iatrocache::ops::OpsError::from(error)).with_hint(caret)
+        Failure::from(OpsError::from(error)).with_hint(caret)
     })
+}
+
+/// The rows for which a condition holds. None is seldom meant, so people are told.
+pub(crate) fn rows_where(pack: &PackReader, text: &str, common: &Common) -> Result<RowSelection> {
+    let condition = predicate(text)?;
+    let rows = select_rows(pack, &condition).map_err(|error| with_caret(error, text))?;
+    if rows.is_empty() && !common.quiet && !common.json {
+        output::note("the condition holds for no row");
+    }
+    Ok(rows)
+}
+
+/// An error about a condition, with a pointer to the place.
+pub(crate) fn with_caret(error: OpsError, text: &str) -> Failure {
+    let caret = match &error {
+        OpsError::Predicate(inner) => inner.caret(text),
+        _ => None,
+    };
+    let failure = Failure::from(error);
+    match caret {
+        Some(caret) => failure.with_hint(caret),
+        None => failure,
+    }
 }
 
 /// Checks rows against the index table before anything is opened for writing.

@@ -6,12 +6,10 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args};
 use iatrocache::ops::rows::RowSelection;
 use iatrocache::ops::subset::{SubsetOptions, subset};
-use iatrocache::ops::view::select_rows;
 use iatrocache::{TableKind, WriteOptions};
 use serde_json::json;
 
-use super::extract::with_caret;
-use super::select::{predicate, shown};
+use super::select::{rows_where, shown};
 use crate::cli::Common;
 use crate::failure::{Result, human_safe};
 use crate::human;
@@ -58,10 +56,7 @@ pub(crate) fn run(arguments: &SubsetArgs, common: &Common) -> Result<ExitCode> {
     let pack = super::open(&arguments.path, common)?;
     let rows = match (&arguments.rows, &arguments.condition) {
         (Some(rows), _) => rows.clone(),
-        (None, Some(text)) => {
-            let condition = predicate(text)?;
-            select_rows(&pack, &condition).map_err(|error| with_caret(error, text))?
-        }
+        (None, Some(text)) => rows_where(&pack, text, common)?,
         (None, None) => RowSelection::default(),
     };
     rows.check(pack.path(), TableKind::Index, pack.num_records()?)?;

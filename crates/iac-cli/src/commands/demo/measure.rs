@@ -1,4 +1,4 @@
-//! How fast records are read, and how fast memory is copied on the same machine.
+//! How fast records are read, and how fast they are copied from memory on the same machine.
 
 use std::fs;
 use std::hint::black_box;
@@ -17,8 +17,6 @@ use crate::interrupt;
 pub(super) const BATCH: usize = 256;
 /// Time for which each way of reading is measured.
 const AT_LEAST: Duration = Duration::from_millis(300);
-/// Bytes that are copied at once: more than a processor's caches hold.
-const COPIED: usize = 64 << 20;
 
 /// Work that was done in some time.
 #[derive(Debug, Clone, Copy, Default)]
@@ -94,6 +92,7 @@ impl Cohort {
         let rows = self.random_rows();
         let mut batch = ContiguousRecordBatch::new();
         let mut views = Vec::new();
+        let mut copied = Vec::new();
         let places: Vec<usize> = rows.iter().filter_map(|row| usize::try_from(*row).ok()).collect();
         Ok(Rates {
             files: rate(|rate| {
@@ -130,7 +129,16 @@ impl Cohort {
                 }
                 Ok(())
             })?,
-            copy: memory_copy()?,
+            copy: rate(|rate| {
+                for places in places.chunks(BATCH) {
+                    copied.clear();
+                    for content in places.iter().filter_map(|place| self.contents.get(*place)) {
+                        copied.extend_from_slice(content);
+                    }
+                    rate.add(places.len(), black_box(&copied).len());
+                }
+                Ok(())
+            })?,
         })
     }
 
@@ -162,16 +170,6 @@ fn rate(mut work: impl FnMut(&mut Rate) -> Result<()>) -> Result<Rate> {
         rate.time = start.elapsed();
     }
     Ok(rate)
-}
-
-fn memory_copy() -> Result<Rate> {
-    let source = vec![1_u8; COPIED];
-    let mut target = vec![0_u8; COPIED];
-    rate(|rate| {
-        black_box(&mut target).copy_from_slice(black_box(&source));
-        rate.add(0, COPIED);
-        Ok(())
-    })
 }
 
 fn read_file(path: &PathBuf) -> Result<Vec<u8>> {

@@ -259,7 +259,7 @@ const fn ways(rates: &Rates) -> [(&'static str, &'static str, Rate); 6] {
         ("batches", "pack, batches of 256", rates.batches),
         ("contiguous", "pack, batches into one buffer", rates.contiguous),
         ("views", "pack, views (nothing copied)", rates.views),
-        ("memory_copy", "plain copy in memory", rates.copy),
+        ("memory_copy", "plain copy of them in memory", rates.copy),
     ]
 }
 
