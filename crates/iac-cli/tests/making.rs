@@ -283,7 +283,10 @@ fn the_demo_removes_what_it_made_or_keeps_a_folder_and_its_hints_work() {
     names.sort_unstable();
     assert_eq!(names_in(&dir), names);
     let text = run.text();
-    assert!(text.contains("2,000 files") && text.contains("plain copy of them in memory"), "{text}");
+    assert!(
+        text.contains("2,000 files") && text.contains("plain copy of them in memory"),
+        "{text}"
+    );
     let pack = dir.join("cohort.iac");
     assert!(text.contains(&format!("iac info '{}'", pack.display())), "{text}");
     iac!("verify", pack).succeeded();

@@ -8,6 +8,18 @@ use iatrocache::serde_json::Value;
 /// Parameters that may stand without a value.
 const SWITCHES: [&str; 4] = ["lossless", "progressive", "transcode", "usecontainer"];
 
+/// What others call codecs, and what that is here.
+const OTHER_NAMES: [(&str, &str); 8] = [
+    ("htj2k", "jpeg2000:profile=ht"),
+    ("j2k", "jpeg2000"),
+    ("jp2", "jpeg2000:container=jp2"),
+    ("jpg", "jpeg"),
+    ("jls", "jpegls"),
+    ("jpegxl", "jxl"),
+    ("zst", "zstd"),
+    ("br", "brotli"),
+];
+
 /// Levels that Zstandard has.
 const ZSTD_LEVELS: std::ops::RangeInclusive<i64> = -131_072..=22;
 
@@ -24,6 +36,9 @@ impl FromStr for CodecArg {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         if name.is_empty() {
             return Err("the name of the codec is missing".to_owned());
+        }
+        if let Some((_, here)) = OTHER_NAMES.iter().find(|(other, _)| *other == name) {
+            return Err(format!("`{name}` is called `{here}` here"));
         }
         let mut parameters = iatrocache::codec::Parameters::new();
         for part in rest.split(',').filter(|part| !part.is_empty()) {
@@ -74,6 +89,15 @@ mod tests {
         let parameters = spec.parameters().unwrap();
         assert_eq!(parameters.get("transcode"), Some(&json!(true)));
         assert_eq!(parameters.get("effort"), Some(&json!(4)));
+    }
+
+    #[test]
+    fn names_of_elsewhere_are_translated() {
+        let told = "htj2k:levels=3".parse::<CodecArg>().unwrap_err();
+        assert_eq!(told, "`htj2k` is called `jpeg2000:profile=ht` here");
+        for (_, here) in OTHER_NAMES {
+            assert!(here.parse::<CodecArg>().is_ok(), "{here}");
+        }
     }
 
     #[test]
