@@ -50,13 +50,14 @@ pub fn header(size: [u64; 2], tile: [u32; 2], mpp: Mpp, background: [u8; 3]) -> 
 /// Whether importing may end in this error, whatever the file holds.
 pub fn is_of_the_source(error: &AdapterError) -> bool {
     !error.to_string().is_empty()
-        && matches!(
-            error,
+        && match error {
+            AdapterError::Listed { source, .. } => is_of_the_source(source),
             AdapterError::Source { .. }
-                | AdapterError::Unsupported { .. }
-                | AdapterError::Usage { .. }
-                | AdapterError::Codec { .. }
-        )
+            | AdapterError::Unsupported { .. }
+            | AdapterError::Usage { .. }
+            | AdapterError::Codec { .. } => true,
+            _ => false,
+        }
 }
 
 /// Reads a file, if it is a pack of a slide: from shared memory and by copying, one by one and in
