@@ -244,6 +244,21 @@ pub struct HeaderFacts {
     pub checksums: Option<Checksums>,
 }
 
+/// The members that the writer of a container sets in every header, whatever is in the pack.
+pub const CONTAINER_MEMBERS: [&str; 11] = [
+    "format",
+    "version",
+    "header_bytes",
+    "slide_table_offset",
+    "slide_table_length",
+    "index_table_offset",
+    "index_table_length",
+    "data_offset",
+    "data_length",
+    "num_slides",
+    "num_records",
+];
+
 /// Makes a header's JSON text from the caller's members and the writer's facts, which replace
 /// members of the same names.
 ///
@@ -403,6 +418,16 @@ mod tests {
     }
 
     const FILE_LEN: u64 = 65_536 + 560 + 664 + 52;
+
+    #[test]
+    fn members_of_the_container_are_all_that_an_empty_header_gets() {
+        let text = build_header_text(&Map::new(), &facts(None)).unwrap();
+        let mut names: Vec<String> = members(&text).keys().cloned().collect();
+        let mut stated = CONTAINER_MEMBERS.map(str::to_owned);
+        names.sort();
+        stated.sort();
+        assert_eq!(names, stated);
+    }
 
     #[test]
     fn a_written_header_reads_back() {

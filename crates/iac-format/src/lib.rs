@@ -58,8 +58,8 @@ pub use element::{Element, swap_if_big_endian};
 pub use error::{ErrorKind, FormatError, Result, TableKind};
 pub use fixed::{ElementType, FixedShape};
 pub use header::{
-    EXTENSIONS_MEMBER, Header, HeaderFacts, REQUIRED_EXTENSIONS_MEMBER, build_header_text,
-    header_block, header_text,
+    CONTAINER_MEMBERS, EXTENSIONS_MEMBER, Header, HeaderFacts, REQUIRED_EXTENSIONS_MEMBER,
+    build_header_text, header_block, header_text,
 };
 pub use index::{
     CRC32_COLUMN, Crc32State, LENGTH_COLUMN, OFFSET_COLUMN, RecordIndex, RowSpan, RowSums,

@@ -9,7 +9,7 @@ use arrow_array::{
     Array, ArrayRef, RecordBatch, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use iac_format::{EXTENSIONS_MEMBER, REQUIRED_EXTENSIONS_MEMBER, TableKind};
+use iac_format::{CONTAINER_MEMBERS, EXTENSIONS_MEMBER, REQUIRED_EXTENSIONS_MEMBER, TableKind};
 use iac_reader::{PackKind, PackReader};
 use iac_writer::{Table, WriteError, WriteOptions, WriteSummary};
 use serde_json::{Map, Value};
@@ -22,19 +22,8 @@ use crate::extract::ID_COLUMNS;
 use crate::progress::Progress;
 use crate::rows::RowSelection;
 
-/// Header members that may differ between the packs.
-const MAY_DIFFER: [&str; 18] = [
-    "format",
-    "version",
-    "header_bytes",
-    "slide_table_offset",
-    "slide_table_length",
-    "index_table_offset",
-    "index_table_length",
-    "data_offset",
-    "data_length",
-    "num_slides",
-    "num_records",
+/// Header members that may differ between the packs, beside those of the container.
+const MAY_DIFFER: [&str; 7] = [
     "created_by",
     "slide_idx_dtype",
     "tile_xy_dtype",
@@ -133,7 +122,10 @@ fn merged_header(packs: &[PackReader], first: &PackReader) -> Result<Map<String,
         let members = carried_header(pack);
         let names = merged.keys().chain(members.keys());
         let differing = names
-            .filter(|name| !MAY_DIFFER.contains(&name.as_str()))
+            .filter(|name| {
+                let name = name.as_str();
+                !CONTAINER_MEMBERS.contains(&name) && !MAY_DIFFER.contains(&name)
+            })
             .find(|name| merged.get(*name) != members.get(*name));
         if let Some(name) = differing {
             let shown = |members: &Map<String, Value>| {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use arrow_schema::DataType;
-use iac_format::TableKind;
+use iac_format::{CONTAINER_MEMBERS, TableKind};
 use iac_ops::schema::{SchemaFault, SchemaReport};
 use iac_reader::{PackReader, Table};
 use serde_json::Value;
@@ -269,7 +269,10 @@ pub(super) fn warn_of_header(
         .members()
         .keys()
         .map(String::as_str)
-        .filter(|name| !CONTAINER.contains(name) && !SHARED.contains(name) && !known.contains(name))
+        .filter(|name| {
+            let lists: [&[&str]; 4] = [&CONTAINER_MEMBERS, &OF_ALL, &SHARED, known];
+            !lists.iter().any(|list| list.contains(name))
+        })
         .collect();
     if !unknown.is_empty() {
         let shown: Vec<String> = unknown.iter().take(20).map(|name| short(name)).collect();
@@ -286,24 +289,8 @@ fn type_name(data_type: &DataType) -> String {
     data_type.to_string().to_lowercase()
 }
 
-const CONTAINER: [&str; 16] = [
-    "format",
-    "version",
-    "header_bytes",
-    "slide_table_offset",
-    "slide_table_length",
-    "index_table_offset",
-    "index_table_length",
-    "data_offset",
-    "data_length",
-    "num_slides",
-    "num_records",
-    "checksums",
-    "extensions",
-    "required_extensions",
-    "payload_type",
-    "created_by",
-];
+const OF_ALL: [&str; 5] =
+    ["checksums", "extensions", "required_extensions", "payload_type", "created_by"];
 
 const SHARED: [&str; 11] = [
     "tile_width",

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use iatrocache::format::CONTAINER_MEMBERS;
 use iatrocache::ops::info::{Info, TableInfo, info};
 use iatrocache::serde_json::Value;
 
@@ -16,26 +17,13 @@ use crate::output::Out;
 const LISTED_COLUMNS: usize = 60;
 /// Widest value of a header member, in characters.
 const WIDEST: usize = 100;
-/// Header members that the page says in another way.
-const SAID_ELSEWHERE: [&str; 17] = [
-    "format",
-    "version",
-    "header_bytes",
-    "slide_table_offset",
-    "slide_table_length",
-    "index_table_offset",
-    "index_table_length",
-    "data_offset",
-    "data_length",
-    "num_slides",
-    "num_records",
-    "payload_type",
-    "codec",
-    "codec_params",
-    "checksums",
-    "extensions",
-    "required_extensions",
-];
+/// Header members that the page says in another way, as those of the container.
+const SAID_ELSEWHERE: [&str; 6] =
+    ["payload_type", "codec", "codec_params", "checksums", "extensions", "required_extensions"];
+
+fn is_said_elsewhere(member: &str) -> bool {
+    CONTAINER_MEMBERS.contains(&member) || SAID_ELSEWHERE.contains(&member)
+}
 
 /// Show what a pack is, at a glance
 #[derive(Debug, Args)]
@@ -222,7 +210,7 @@ fn table(name: &str, table: &TableInfo, out: &mut Out) -> Result<()> {
 /// The members that the writer added for purposes of its own.
 fn header(info: &Info, out: &mut Out) -> Result<()> {
     let members: Vec<(&String, &Value)> =
-        info.header.iter().filter(|(name, _)| !SAID_ELSEWHERE.contains(&name.as_str())).collect();
+        info.header.iter().filter(|(name, _)| !is_said_elsewhere(name)).collect();
     if members.is_empty() {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_schema::DataType;
 use dicom_core::{Tag, VR};
-use iac_format::TableKind;
+use iac_format::{CONTAINER_MEMBERS, TableKind};
 use serde_json::{Map, Value};
 
 use self::elements::is_hash;
@@ -97,19 +97,9 @@ struct Checking {
     row: Option<u64>,
 }
 
-/// Members of headers whose values are numbers, words of the format, or made up by a writer of packs.
+/// Members of headers whose values are numbers, words of the format, or made up by a writer of packs,
+/// beside those of the container.
 const HEADER_MEMBERS: &[&str] = &[
-    "format",
-    "version",
-    "header_bytes",
-    "slide_table_offset",
-    "slide_table_length",
-    "index_table_offset",
-    "index_table_length",
-    "data_offset",
-    "data_length",
-    "num_slides",
-    "num_records",
     "payload_type",
     "dicom_schema_version",
     "codec",
@@ -208,7 +198,8 @@ impl Checking {
     fn header(&mut self, pack: &DicomPackReader) {
         let members: &Map<String, Value> = pack.reader().header().members();
         for (name, value) in members {
-            if !HEADER_MEMBERS.contains(&name.as_str()) {
+            let name = name.as_str();
+            if !CONTAINER_MEMBERS.contains(&name) && !HEADER_MEMBERS.contains(&name) {
                 // The names of strangers' members may hold anything as well.
                 self.tell("header", "header");
             }
