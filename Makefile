@@ -89,7 +89,7 @@ tables: setup ## rewrite the tables in the documents that are made from manifest
 	IAC_REWRITE_TABLES=1 $(CARGO_TEST) --workspace $(FULL) --test manifests
 
 # Of `make package` and `make semver`: all crates that are published.
-PUBLISHED := iac-format iac-codec iac-writer iac-reader iac-ops iac-array iac-adapters iatrocache iac-cli
+PUBLISHED := iac-crc iac-format iac-codec iac-writer iac-reader iac-ops iac-array iac-adapters iatrocache iac-cli
 # What `make semver` compares with.
 BASE ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
 

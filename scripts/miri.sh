@@ -23,6 +23,9 @@ fi
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/miri"
 export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation}"
 cargo +nightly miri test -p iac-reader --lib -- guard:: per_process::
+# Without the vectors, and with them.
+cargo +nightly miri test -p iac-crc --lib
+RUSTFLAGS=-Ctarget-feature=+avx2,+pclmulqdq,+vpclmulqdq cargo +nightly miri test -p iac-crc --lib
 cargo +nightly miri test -p iac-codec --no-default-features --lib
 # One test sums up headers of 64 KiB a thousand times, which takes Miri hours.
 cargo +nightly miri test -p iac-format --lib -- --skip table:: --skip every_altered_byte_of_the_text

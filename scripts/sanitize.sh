@@ -20,7 +20,7 @@ if [ "$found" != "$host" ] || ! compgen -G "$runtime/librustc-*rt.asan.a" >/dev/
 fi
 
 if [ $# -eq 0 ]; then
-    set -- -p iac-format -p iac-reader -p iac-writer -p iac-codec -p iac-array -p iac-adapters \
+    set -- -p iac-crc -p iac-format -p iac-reader -p iac-writer -p iac-codec -p iac-array -p iac-adapters \
         --features iac-codec/full,iac-reader/object-store,iac-adapters/volumes,iac-adapters/wsi-import,iac-adapters/wsi-icc,iac-adapters/jxl
 fi
 

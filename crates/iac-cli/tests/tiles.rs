@@ -96,7 +96,7 @@ fn tiles_are_packed_cut_joined_and_counted() {
     assert_eq!(error.json_error()["row"], 0);
     // Paths that begin at the manifest, and nobody said so.
     let copy = at("copy.csv");
-    std::fs::copy(std::path::Path::new(&root).join("s1/0.png"), at("0.png")).unwrap();
+    std::fs::copy(Path::new(&root).join("s1/0.png"), at("0.png")).unwrap();
     let columns = "tile_id,patient_id,slide_id,tile_path,x,y,split";
     std::fs::write(&copy, format!("{columns}\nt,p,s,0.png,0,0,\n")).unwrap();
     let error = iac(["pack", "tiles", &copy, "-o", &at("x.iac")]).ended_with(3);

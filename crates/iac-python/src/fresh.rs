@@ -3,8 +3,10 @@
 //! Going through a buffer costs a second copy of every record, about as much as reading it.
 #![allow(unsafe_code)] // objects are filled before anybody else sees them, without the lock
 
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
+use iac_crc::Crc32;
 use iatrocache::format::{RecordIndex, RowSpan};
 use iatrocache::{FormatError, PackReader, ReadError};
 use pyo3::ffi;
@@ -12,13 +14,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{Fault, Raise};
-
-/// Bytes that are copied before they are compared: a part of the first-level cache. Comparing each
-/// short record at once instead makes the processor wait for its own copy.
-const GROUP_BYTES: usize = 8 << 10;
-
-/// Bytes of long records that are copied, and compared while the next ones are loaded.
-const BLOCK_BYTES: usize = 4096;
 
 /// Batches up to this size are fetched into the cache while their objects are made. Longer records
 /// than [`AHEAD_BYTES`] are found by the processor's own prefetching.
@@ -91,40 +86,22 @@ impl Place {
         Some(())
     }
 
-    /// Fills the place and computes the CRC-32 of what is in it then, block by block: while a block
-    /// is summed up, the next one is loaded. Nothing where the record is not of its length.
-    fn fill_and_sum(self, record: &[u8], mut sum: crc32fast::Hasher) -> Option<u32> {
-        if record.len() < 2 * BLOCK_BYTES {
-            self.fill(record)?;
-            sum.update(self.filled());
-            return Some(sum.finalize());
-        }
+    /// Fills the place, and gives the CRC-32 of what is in it then; nothing where the record is not
+    /// of its length.
+    fn fill_and_sum(self, record: &[u8]) -> Option<u32> {
         if record.len() != self.length {
             return None;
         }
-        let mut rest = record;
-        let mut start = 0_usize;
-        while !rest.is_empty() {
-            let (block, behind) = rest.split_at(BLOCK_BYTES.min(rest.len()));
-            // SAFETY: `start` and what is copied lie inside the object's content, as its length is
-            // that of the record; otherwise as in `fill`.
-            let copied = unsafe {
-                let target = self.start.as_ptr().add(start);
-                std::ptr::copy_nonoverlapping(block.as_ptr(), target, block.len());
-                std::slice::from_raw_parts(target, block.len())
-            };
-            load_ahead(behind.get(..BLOCK_BYTES).unwrap_or(behind));
-            sum.update(copied);
-            start = start.saturating_add(block.len());
-            rest = behind;
-        }
-        Some(sum.finalize())
-    }
-
-    /// The content, after it was filled.
-    fn filled(&self) -> &[u8] {
-        // SAFETY: as above; `fill` wrote all of it.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+        // SAFETY: as in `fill`; nobody else has a reference to the content.
+        let content = unsafe {
+            std::slice::from_raw_parts_mut(
+                self.start.as_ptr().cast::<MaybeUninit<u8>>(),
+                self.length,
+            )
+        };
+        let mut sum = Crc32::new();
+        sum.write(record, content);
+        Some(sum.value())
     }
 }
 
@@ -149,74 +126,22 @@ fn find<'a>(data: &'a [u8], span: &RowSpan) -> Option<&'a [u8]> {
     data.get(start..)?.get(..length)
 }
 
-fn compare(pack: &PackReader, row: u64, stored: u32, computed: u32) -> Result<(), Fault> {
+/// Copies the record of a row to its place, and compares it with its checksum where it has one and
+/// that is wanted.
+fn copy(
+    pack: &PackReader,
+    row: u64,
+    record: &[u8],
+    stored: Option<u32>,
+    place: Place,
+) -> Result<(), Fault> {
+    let Some(stored) = stored else { return place.fill(record).ok_or_else(|| lost(pack)) };
+    let computed = place.fill_and_sum(record).ok_or_else(|| lost(pack))?;
     if computed == stored {
         return Ok(());
     }
     let path = pack.path().into();
     Err(ReadError::Checksum { path, row, stored, computed }.into())
-}
-
-/// A copy of records into objects, and what they are compared with.
-struct Copy<'a> {
-    pack: &'a PackReader,
-    data: &'a [u8],
-    rows: &'a [u64],
-    spans: &'a [RowSpan],
-    places: &'a [Place],
-}
-
-impl Copy<'_> {
-    /// Copies all records to their places, and compares them group by group.
-    fn run(&self, check_crc: bool) -> Result<(), Fault> {
-        // Which instructions the processor has is asked once, not for each record.
-        let fresh = crc32fast::Hasher::new();
-        let mut from = 0_usize;
-        let mut bytes = 0_usize;
-        for (at, (span, place)) in self.spans.iter().zip(self.places).enumerate() {
-            let record = find(self.data, span).ok_or_else(|| lost(self.pack))?;
-            if let (true, Some(stored)) = (check_crc && record.len() >= GROUP_BYTES, span.crc32) {
-                let computed = place.fill_and_sum(record, fresh.clone());
-                let computed = computed.ok_or_else(|| lost(self.pack))?;
-                let row = self.rows.get(at).copied().unwrap_or_default();
-                compare(self.pack, row, stored, computed)?;
-                continue;
-            }
-            place.fill(record).ok_or_else(|| lost(self.pack))?;
-            bytes = bytes.saturating_add(place.length);
-            if check_crc && bytes >= GROUP_BYTES {
-                let behind = at.saturating_add(1);
-                self.compare_all(from, behind, &fresh)?;
-                (from, bytes) = (behind, 0);
-            }
-        }
-        if check_crc {
-            self.compare_all(from, self.places.len(), &fresh)?;
-        }
-        Ok(())
-    }
-
-    /// Compares the short records of a group.
-    fn compare_all(
-        &self,
-        from: usize,
-        behind: usize,
-        fresh: &crc32fast::Hasher,
-    ) -> Result<(), Fault> {
-        let places = self.places.get(from..behind).unwrap_or_default();
-        let spans = self.spans.get(from..behind).unwrap_or_default();
-        let rows = self.rows.get(from..behind).unwrap_or_default();
-        for ((place, span), row) in places.iter().zip(spans).zip(rows) {
-            let Some(stored) = span.crc32 else { continue };
-            if place.length >= GROUP_BYTES {
-                continue;
-            }
-            let mut sum = fresh.clone();
-            sum.update(place.filled());
-            compare(self.pack, *row, stored, sum.finalize())?;
-        }
-        Ok(())
-    }
 }
 
 /// The stored bytes of one row of a mapped pack, whose data segment is given.
@@ -234,13 +159,7 @@ pub(crate) fn record<'py>(
     let blank = Blank::new(py, record.len())?;
     let place = blank.place;
     py.detach(|| -> Result<(), Fault> {
-        match span.crc32 {
-            Some(stored) if check_crc => {
-                let computed = place.fill_and_sum(record, crc32fast::Hasher::new());
-                compare(pack, row, stored, computed.ok_or_else(|| lost(pack))?)?;
-            }
-            _ => place.fill(record).ok_or_else(|| lost(pack))?,
-        }
+        copy(pack, row, record, span.crc32.filter(|_| check_crc), place)?;
         // A file that was cut meanwhile reads as zeros where the guard stepped in.
         Ok(pack.check_intact_lately()?)
     })
@@ -278,9 +197,12 @@ pub(crate) fn records<'py>(
         places.push(blank.place);
         objects.push(blank.object);
     }
-    let copy = Copy { pack, data, rows, spans: &spans, places: &places };
     py.detach(|| -> Result<(), Fault> {
-        let copied = copy.run(check_crc);
+        let mut each = spans.iter().zip(rows).zip(&places);
+        let copied = each.try_for_each(|((span, row), place)| {
+            let record = find(data, span).ok_or_else(|| lost(pack))?;
+            copy(pack, *row, record, span.crc32, *place)
+        });
         // A file that was cut meanwhile reads as zeros where the guard stepped in, and that
         // explains every other error.
         pack.check_intact_lately()?;

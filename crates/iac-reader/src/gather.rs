@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use iac_crc::Crc32;
 
 use crate::batch::ContiguousRecordBatch;
 use crate::content::{Content, RowAddresses};
@@ -20,9 +21,6 @@ use crate::spare;
 /// Batches with fewer bytes stay on the calling thread: handing a part over costs about as much as
 /// copying this many.
 const SPLIT_BYTES: usize = 1 << 20;
-/// Bytes that are copied before they are compared: a part of the second-level cache. Comparing each
-/// record at once instead makes the processor wait for its own copy.
-const GROUP_BYTES: usize = 32 << 10;
 /// How many records ahead of the one that is copied the processor is told of.
 pub(crate) const AHEAD: usize = 8;
 
@@ -41,10 +39,8 @@ pub(crate) struct Piece {
 /// What records are copied to, one behind the other.
 trait Sink {
     fn put(&mut self, record: &[u8]) -> Option<()>;
-    /// How much was put.
-    fn len(&self) -> usize;
-    /// What was put behind the first `start` bytes.
-    fn since(&self, start: usize) -> &[u8];
+    /// The same, with the record's sum.
+    fn put_summed(&mut self, record: &[u8]) -> Option<u32>;
 }
 
 impl Sink for Vec<u8> {
@@ -54,12 +50,11 @@ impl Sink for Vec<u8> {
         Some(())
     }
 
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn since(&self, start: usize) -> &[u8] {
-        self.get(start..).unwrap_or_default()
+    #[inline]
+    fn put_summed(&mut self, record: &[u8]) -> Option<u32> {
+        let mut sum = Crc32::new();
+        sum.append(record, self);
+        Some(sum.value())
     }
 }
 
@@ -69,21 +64,27 @@ struct Part<'a> {
     filled: usize,
 }
 
+impl Part<'_> {
+    #[inline]
+    fn next(&mut self, length: usize) -> Option<&mut [u8]> {
+        let start = self.filled;
+        self.filled = start.checked_add(length)?;
+        self.buffer.get_mut(start..self.filled)
+    }
+}
+
 impl Sink for Part<'_> {
     #[inline]
     fn put(&mut self, record: &[u8]) -> Option<()> {
-        let end = self.filled.checked_add(record.len())?;
-        self.buffer.get_mut(self.filled..end)?.copy_from_slice(record);
-        self.filled = end;
+        self.next(record.len())?.copy_from_slice(record);
         Some(())
     }
 
-    fn len(&self) -> usize {
-        self.filled
-    }
-
-    fn since(&self, start: usize) -> &[u8] {
-        self.buffer.get(start..self.filled).unwrap_or_default()
+    #[inline]
+    fn put_summed(&mut self, record: &[u8]) -> Option<u32> {
+        let mut sum = Crc32::new();
+        sum.copy(record, self.next(record.len())?);
+        Some(sum.value())
     }
 }
 
@@ -250,27 +251,48 @@ impl PackReader {
         Ok(())
     }
 
-    /// Copies pieces one behind the other, and compares them group by group.
+    /// One record, compared with its checksum.
+    pub(crate) fn owned(&self, piece: &Piece) -> Result<Vec<u8>> {
+        let content = &self.inner.content;
+        let mut buffer = reserve(content, piece.length)?;
+        match content.source.memory() {
+            Some(memory) => self.copy_piece(memory, piece, &mut buffer)?,
+            None => {
+                append(content, piece.start, piece.length, &mut buffer)?;
+                self.check(piece, &buffer)?;
+            }
+        }
+        Ok(buffer)
+    }
+
+    /// Copies pieces one behind the other, and compares each with its checksum.
     fn copy_from_memory(
         &self,
         memory: &[u8],
         pieces: &[Piece],
         sink: &mut impl Sink,
     ) -> Result<()> {
-        let content = &self.inner.content;
         let mut coming = pieces.iter().skip(AHEAD);
-        for group in groups(pieces) {
-            let start = sink.len();
-            for piece in group {
-                if let Some(next) = coming.next().and_then(|piece| piece.find_in(memory)) {
-                    load_ahead(next);
-                }
-                let record = piece.find_in(memory);
-                record.and_then(|record| sink.put(record)).ok_or_else(|| lost(content))?;
+        for piece in pieces {
+            if let Some(next) = coming.next().and_then(|piece| piece.find_in(memory)) {
+                load_ahead(next);
             }
-            self.check_all(group, sink.since(start))?;
+            self.copy_piece(memory, piece, sink)?;
         }
         Ok(())
+    }
+
+    #[inline]
+    fn copy_piece(&self, memory: &[u8], piece: &Piece, sink: &mut impl Sink) -> Result<()> {
+        let lost = || lost(&self.inner.content);
+        let record = piece.find_in(memory).ok_or_else(lost)?;
+        match piece.crc32.filter(|_| self.options.check_crc) {
+            Some(stored) => {
+                let computed = sink.put_summed(record).ok_or_else(lost)?;
+                self.compare_sums(piece.row, stored, computed)
+            }
+            None => sink.put(record).ok_or_else(lost),
+        }
     }
 
     /// Fills the part of a contiguous buffer that starts at record `first` of the batch.
@@ -430,19 +452,6 @@ impl Piece {
     }
 }
 
-/// Groups pieces so that what was copied of a group is still in the cache when it is compared.
-fn groups(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
-    let mut bytes = 0_usize;
-    pieces.chunk_by(move |a, b| {
-        bytes = bytes.saturating_add(a.length);
-        let fits = bytes.saturating_add(b.length) <= GROUP_BYTES;
-        if !fits {
-            bytes = 0;
-        }
-        fits
-    })
-}
-
 /// Groups pieces that follow each other in the file, so that one read serves them.
 fn runs(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
     pieces.chunk_by(|a, b| {
@@ -518,19 +527,13 @@ pub(crate) fn slice_of(memory: &Bytes, start: u64, length: impl TryInto<usize>) 
     (end <= memory.len()).then(|| memory.slice(start..end))
 }
 
-/// Adds a span of the file to a buffer.
+/// Adds a span of the file to a buffer, by copying from the source.
 pub(crate) fn append(
     content: &Content,
     start: u64,
     length: usize,
     buffer: &mut Vec<u8>,
 ) -> Result<()> {
-    if let Some(memory) = content.source.memory() {
-        let found =
-            usize::try_from(start).ok().and_then(|start| memory.get(start..)?.get(..length));
-        buffer.extend_from_slice(found.ok_or_else(|| lost(content))?);
-        return Ok(());
-    }
     let from = buffer.len();
     buffer.resize(from.saturating_add(length), 0);
     let target = buffer.get_mut(from..).unwrap_or_default();

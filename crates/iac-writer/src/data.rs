@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 use crc32fast::Hasher;
+use iac_crc::Crc32;
 
 /// Writes cover whole blocks of this size, at multiples of it, because Linux caches files in
 /// pieces of up to many pages. Measured with ext4 on Linux 6.18: payloads of 33,000 bytes written
@@ -34,16 +35,41 @@ impl Appender {
         self.accepted
     }
 
-    pub(crate) fn append(&mut self, mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, file: &File, bytes: &[u8]) -> io::Result<()> {
+        self.append_by(file, bytes, |part, buffer| {
+            if let Some(buffer) = buffer {
+                buffer.extend_from_slice(part);
+            }
+        })
+    }
+
+    /// The same, with the sum of the bytes.
+    pub(crate) fn append_summed(&mut self, file: &File, bytes: &[u8]) -> io::Result<u32> {
+        let mut sum = Crc32::new();
+        self.append_by(file, bytes, |part, buffer| match buffer {
+            Some(buffer) => sum.append(part, buffer),
+            None => sum.update(part),
+        })?;
+        Ok(sum.value())
+    }
+
+    /// `take` gets every part of the bytes with the buffer that it goes behind, or without one.
+    fn append_by(
+        &mut self,
+        mut file: &File,
+        mut bytes: &[u8],
+        mut take: impl FnMut(&[u8], Option<&mut Vec<u8>>),
+    ) -> io::Result<()> {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let accepted = self.accepted.checked_add(length);
         let accepted = accepted.ok_or(io::ErrorKind::FileTooLarge)?;
         while bytes.len() >= self.room {
             let (head, rest) = bytes.split_at(self.room);
             if self.buffer.is_empty() {
+                take(head, None);
                 file.write_all(head)?;
             } else {
-                self.buffer.extend_from_slice(head);
+                take(head, Some(&mut self.buffer));
                 self.flush(file)?;
             }
             self.room = BLOCK_BYTES;
@@ -52,7 +78,7 @@ impl Appender {
         if self.buffer.capacity() == 0 {
             self.buffer.reserve_exact(BLOCK_BYTES);
         }
-        self.buffer.extend_from_slice(bytes);
+        take(bytes, Some(&mut self.buffer));
         self.room = self.room.saturating_sub(bytes.len());
         self.accepted = accepted;
         Ok(())

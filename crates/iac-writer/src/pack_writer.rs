@@ -238,15 +238,17 @@ impl PackWriter {
             });
         }
         let offset = self.appender.accepted();
-        let crc32 = crc32fast::hash(payload);
         let file = match &self.place {
             Place::Final(draft) => draft.file(),
             Place::Spool(spool) => spool.file.file(),
         };
-        if let Err(error) = self.appender.append(file, payload) {
-            self.failed = true;
-            return Err(WriteError::io(self.path(), "cannot write a payload")(error));
-        }
+        let crc32 = match self.appender.append_summed(file, payload) {
+            Ok(crc32) => crc32,
+            Err(error) => {
+                self.failed = true;
+                return Err(WriteError::io(self.path(), "cannot write a payload")(error));
+            }
+        };
         self.columns.offsets.push(offset);
         self.columns.lengths.push(length);
         self.columns.crc32s.push(crc32);

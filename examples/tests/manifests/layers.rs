@@ -8,11 +8,12 @@ use super::documents;
 use super::manifest::{Dependency, crates, of, root};
 
 /// From the bottom upwards: each crate with all that it may use, beside what it tests itself with.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
+    ("iac-crc", &[]),
     ("iac-format", &[]),
     ("iac-codec", &[]),
-    ("iac-reader", &["iac-format", "iac-codec"]),
-    ("iac-writer", &["iac-format", "iac-codec"]),
+    ("iac-reader", &["iac-crc", "iac-format", "iac-codec"]),
+    ("iac-writer", &["iac-crc", "iac-format", "iac-codec"]),
     ("iac-ops", &["iac-format", "iac-codec", "iac-reader", "iac-writer"]),
     ("iac-array", &["iac-format", "iac-codec"]),
     (
@@ -32,7 +33,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("iac-cli", &["iatrocache"]),
-    ("iac-python", &["iatrocache", "iac-array", "iac-cli"]),
+    ("iac-python", &["iac-crc", "iatrocache", "iac-array", "iac-cli"]),
     ("iac-interop", &[]),
 ];
 
