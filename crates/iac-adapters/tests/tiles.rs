@@ -204,7 +204,7 @@ fn errors_about_records_name_the_line_of_the_manifest() {
     fs::write(at("text.png"), "no image").unwrap();
     let good = "t0,p0,s0,a.png,0,0,train\n\n";
     for (name, line, said) in [
-        ("t0,p0,s0,a.png,8,0,train", 2, "duplicate tile_id values"),
+        ("t0,p0,s0,a.png,8,0,train", 4, "duplicate tile_id values"),
         ("t1,p1,s0,a.png,8,0,train", 4, "belongs to patient \"p1\" here"),
         ("t1,p0,s0,a.png,-8,0,train", 4, "-8"),
         ("t1,p0,s0,gone.png,8,0,train", 4, "gone.png: cannot open the image"),
