@@ -15,15 +15,18 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{Fault, Raise};
 
-/// Batches up to this size are fetched into the cache while their objects are made. Longer records
-/// than [`AHEAD_BYTES`] are found by the processor's own prefetching.
+/// Batches up to this size are fetched into the cache while their objects are made, the records of
+/// larger ones while those before them are copied.
 const AHEAD_BATCH: usize = 1 << 20;
+/// How many records ahead of the one that is copied.
+const AHEAD: usize = 8;
+/// What lies behind these bytes of a record is fetched when it is copied.
 const AHEAD_BYTES: usize = 4096;
 
 /// Has bytes loaded into the cache while other work goes on.
 fn load_ahead(record: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    for line in record.chunks(64) {
+    for line in record.get(..AHEAD_BYTES).unwrap_or(record).chunks(64) {
         // SAFETY: a prefetch reads nothing and never faults, whatever the address; this one is that
         // of a slice.
         unsafe {
@@ -188,7 +191,7 @@ pub(crate) fn records<'py>(
     let ahead = usize::try_from(total).is_ok_and(|total| total <= AHEAD_BATCH);
     for span in &spans {
         if ahead && let Some(record) = find(data, span) {
-            load_ahead(record.get(..AHEAD_BYTES).unwrap_or(record));
+            load_ahead(record);
         }
         let length =
             usize::try_from(span.length).map_err(|_| Fault::value("the record is too large"))?;
@@ -199,7 +202,11 @@ pub(crate) fn records<'py>(
     }
     py.detach(|| -> Result<(), Fault> {
         let mut each = spans.iter().zip(rows).zip(&places);
+        let mut coming = spans.iter().skip(if ahead { spans.len() } else { AHEAD });
         let copied = each.try_for_each(|((span, row), place)| {
+            if let Some(next) = coming.next().and_then(|span| find(data, span)) {
+                load_ahead(next);
+            }
             let record = find(data, span).ok_or_else(|| lost(pack))?;
             copy(pack, *row, record, span.crc32, *place)
         });
