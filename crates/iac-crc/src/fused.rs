@@ -62,7 +62,14 @@ fn continued(sum: u32, bytes: &[u8]) -> u32 {
 /// instruction" (Intel, 2009), whose figures carry over: bits are reflected, so that the lowest bit
 /// of a word belongs to the highest power of x, and every constant is shifted up by one bit.
 #[cfg(target_arch = "x86_64")]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "constants are reckoned by the compiler, and a byte has its place in a table of 256"
+)]
 mod wide {
+    use std::arch::asm;
     use std::arch::x86_64::{
         __m128i, __m256i, _MM_HINT_T0, _mm_and_si128, _mm_clmulepi64_si128, _mm_cvtsi32_si128,
         _mm_extract_epi32, _mm_loadu_si128, _mm_prefetch, _mm_set_epi64x, _mm_srli_si128,
@@ -75,10 +82,10 @@ mod wide {
     use super::one_after_the_other;
 
     /// Fewer bytes are not worth the way in and out.
-    pub(super) const LEAST: usize = 256;
-    /// How far ahead of its place the copy has memory loaded: the processor follows a stream by
-    /// itself only after a while, and records of a batch are short streams that lie far apart.
-    const AHEAD: usize = 1024;
+    pub(super) const LEAST: usize = 128;
+    /// How many blocks ahead the copy has memory loaded: the processor follows a stream by itself
+    /// only after a while, and records of a batch are short streams that lie far apart.
+    const AHEAD: usize = 8;
 
     /// The polynomial of CRC-32, lowest power last, without that of x^32.
     const POLYNOMIAL: u32 = 0x04C1_1DB7;
@@ -130,6 +137,27 @@ mod wide {
     const TO_64: [i64; 2] = [constant(64), constant(96)];
     const DIVISION: [i64; 2] = [quotient(), REFLECTED.cast_signed()];
 
+    /// What is added to the 32 bits behind a byte when it is divided by the polynomial.
+    const OF_BYTES: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut byte = 0;
+        while byte < table.len() {
+            let mut remainder = byte as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                let is_odd = remainder & 1 == 1;
+                remainder >>= 1;
+                if is_odd {
+                    remainder ^= POLYNOMIAL.reverse_bits();
+                }
+                bit += 1;
+            }
+            table[byte] = remainder;
+            byte += 1;
+        }
+        table
+    };
+
     /// As the function of this name outside, for at least one block.
     #[target_feature(enable = "avx2,pclmulqdq,vpclmulqdq")]
     pub(super) fn write(sum: u32, from: &[u8], to: &mut [MaybeUninit<u8>]) -> u32 {
@@ -144,9 +172,11 @@ mod wide {
         let [mut a, mut b, mut c, mut d] = take(first, place);
         a = _mm256_xor_si256(a, _mm256_zextsi128_si256(_mm_cvtsi32_si128((!sum).cast_signed())));
         let by_1024 = twice(BY_1024);
-        for (block, place) in blocks.iter().zip(places) {
-            load(block.as_ptr().wrapping_add(AHEAD));
-            load(block.as_ptr().wrapping_add(AHEAD + 64));
+        for (at, (block, place)) in blocks.iter().zip(places).enumerate() {
+            // Behind the end lies another record, which nobody may want.
+            if let Some(coming) = blocks.get(at.saturating_add(AHEAD)) {
+                load(coming);
+            }
             let [next_a, next_b, next_c, next_d] = take(block, place);
             a = fold_256(a, next_a, by_1024);
             b = fold_256(b, next_b, by_1024);
@@ -170,15 +200,23 @@ mod wide {
         for (block, place) in blocks.iter().zip(places) {
             last = fold_128(last, move_128(block, place), by_128);
         }
-        one_after_the_other(!remainder(last), rest, rest_place)
+        let mut remainder = remainder(last);
+        for (byte, place) in rest.iter().zip(rest_place) {
+            place.write(*byte);
+            let [low, ..] = remainder.to_le_bytes();
+            remainder = (remainder >> 8) ^ OF_BYTES[usize::from(low ^ byte)];
+        }
+        !remainder
     }
 
-    /// Has the cache line of an address loaded while other work goes on.
+    /// Has a block loaded into the cache while other work goes on.
     #[inline]
     #[allow(unused_unsafe, reason = "older compilers count the instruction as unsafe")]
-    fn load(address: *const u8) {
-        // SAFETY: a prefetch reads nothing and never faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    fn load(block: &[u8; 128]) {
+        for line in block.chunks(64) {
+            // SAFETY: a prefetch reads nothing and never faults, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        }
     }
 
     /// What is left of 128 bits after division by the polynomial.
@@ -246,9 +284,12 @@ mod wide {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn move_256(from: &[u8; 32], to: &mut [MaybeUninit<u8>; 32]) -> __m256i {
-        // SAFETY: both have the 32 bytes of a vector, which may lie anywhere.
+        // SAFETY: both have the 32 bytes of a vector, which may lie anywhere. No instruction is added.
         unsafe {
-            let bytes = _mm256_loadu_si256(from.as_ptr().cast());
+            let mut bytes = _mm256_loadu_si256(from.as_ptr().cast());
+            // Without this the compiler makes a call of `memcpy` of all stores, and loads everything
+            // once more for the sum, which is slow, and wrong where the source changes meanwhile.
+            asm!("/* {} */", inout(ymm_reg) bytes, options(nomem, nostack, preserves_flags));
             _mm256_storeu_si256(to.as_mut_ptr().cast(), bytes);
             bytes
         }
@@ -257,9 +298,10 @@ mod wide {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn move_128(from: &[u8; 16], to: &mut [MaybeUninit<u8>; 16]) -> __m128i {
-        // SAFETY: both have the 16 bytes of a vector, which may lie anywhere.
+        // SAFETY: as above, with 16 bytes.
         unsafe {
-            let bytes = _mm_loadu_si128(from.as_ptr().cast());
+            let mut bytes = _mm_loadu_si128(from.as_ptr().cast());
+            asm!("/* {} */", inout(xmm_reg) bytes, options(nomem, nostack, preserves_flags));
             _mm_storeu_si128(to.as_mut_ptr().cast(), bytes);
             bytes
         }
