@@ -33,7 +33,11 @@ fn batches_are_handed_over_one_by_one_until_one_is_refused() {
     let batches = [7, 0, 1, 30].map(|rows| batch_of(&schema, rows, rows as u64));
     let table = parse(encode_table(&schema, &batches).unwrap()).unwrap();
     let mut seen = Vec::new();
-    table.decode_each(|batch| Ok::<_, FormatError>(seen.push(batch))).unwrap();
+    let mut see = |batch| {
+        seen.push(batch);
+        Ok::<_, FormatError>(())
+    };
+    table.decode_each(&mut see).unwrap();
     assert_eq!(seen, batches);
     let mut left = 2;
     let refused = table.decode_each(|_| {
