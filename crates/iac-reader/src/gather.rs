@@ -14,7 +14,7 @@ use crate::batch::ContiguousRecordBatch;
 use crate::content::{Content, RowAddresses};
 use crate::error::{ReadError, Result};
 use crate::pack::PackReader;
-use crate::prefetch::load_ahead;
+use crate::prefetch::{find_ahead, load_ahead};
 use crate::source::SourceRead;
 use crate::spare;
 
@@ -23,6 +23,8 @@ use crate::spare;
 const SPLIT_BYTES: usize = 1 << 20;
 /// How many records ahead of the one that is copied the processor is told of.
 pub(crate) const AHEAD: usize = 8;
+/// How many ahead it is told where they begin.
+const FAR_AHEAD: usize = 4 * AHEAD;
 
 /// One record of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -272,10 +274,17 @@ impl PackReader {
         pieces: &[Piece],
         sink: &mut impl Sink,
     ) -> Result<()> {
-        let mut coming = pieces.iter().skip(AHEAD);
+        // A copy alone is quick enough for the processor to find the rest of a record by itself.
+        let is_summed =
+            self.options.check_crc && pieces.first().is_some_and(|piece| piece.crc32.is_some());
+        let mut coming = pieces.iter().skip(if is_summed { AHEAD } else { pieces.len() });
+        let mut far = pieces.iter().skip(FAR_AHEAD);
         for piece in pieces {
-            if let Some(next) = coming.next().and_then(|piece| piece.find_in(memory)) {
-                load_ahead(next);
+            if let Some(record) = far.next().and_then(|piece| piece.find_in(memory)) {
+                find_ahead(record);
+            }
+            if let Some(record) = coming.next().and_then(|piece| piece.find_in(memory)) {
+                load_ahead(record);
             }
             self.copy_piece(memory, piece, sink)?;
         }
