@@ -31,5 +31,8 @@ export RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes"
 # The guard handles SIGBUS itself. Without memory an allocation gives null, as it does elsewhere.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:handle_sigbus=0:allocator_may_return_null=1:detect_stack_use_after_return=1}"
 
-# All reports, not only those of the first crate that has one.
-cargo test --profile "${PROFILE:-ci}" --target "$host" --no-fail-fast --lib --bins --tests "$@"
+# All reports, not only those of the first crate that has one. Left out is what limits or measures the
+# memory of a process, of which the sanitizer takes terabytes.
+cargo test --profile "${PROFILE:-ci}" --target "$host" --no-fail-fast --lib --bins --tests "$@" -- \
+    --skip maps_that_the_system_refuses_are_made_up_for_by_reading \
+    --skip spans_take_sixteen_bytes_a_row --skip memory_holds_rows_and_no_payloads

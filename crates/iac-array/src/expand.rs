@@ -76,7 +76,7 @@ pub(crate) fn check_element(element: &[u8], elements: u64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, LazyLock};
 
     use bytes::Bytes;
     use object_store::memory::InMemory;
@@ -149,9 +149,12 @@ mod tests {
     #[test]
     fn chunks_that_share_bytes_are_counted_as_often_as_they_are_named() {
         // One element of 1 MiB, once as all of a block: its offsets and its bytes.
-        let mut block = Vec::from([0, 0, 0, 0, 0, 0, 16, 0]);
-        block.resize(8 + (1 << 20), b'x');
-        let block: &'static [u8] = block.leak();
+        static BLOCK: LazyLock<Vec<u8>> = LazyLock::new(|| {
+            let mut block = Vec::from([0, 0, 0, 0, 0, 0, 16, 0]);
+            block.resize(8 + (1 << 20), b'x');
+            block
+        });
+        let block = BLOCK.as_slice();
         let place = Block {
             offset: 0,
             length: u32::try_from(block.len()).unwrap(),
