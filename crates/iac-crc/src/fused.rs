@@ -50,7 +50,8 @@ fn one_after_the_other(sum: u32, from: &[u8], to: &mut [MaybeUninit<u8>]) -> u32
     continued(sum, copied)
 }
 
-fn continued(sum: u32, bytes: &[u8]) -> u32 {
+/// The sum of what `sum` is the sum of, and `bytes`, which stay where they are.
+pub(crate) fn continued(sum: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(sum);
     hasher.update(bytes);
     hasher.finalize()

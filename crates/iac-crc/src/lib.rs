@@ -45,9 +45,7 @@ impl Crc32 {
 
     /// Takes bytes in that stay where they are.
     pub fn update(&mut self, bytes: &[u8]) {
-        let mut sum = crc32fast::Hasher::new_with_initial(self.sum);
-        sum.update(bytes);
-        self.sum = sum.finalize();
+        self.sum = fused::continued(self.sum, bytes);
     }
 
     /// Copies bytes to a destination of the same length and takes them in.

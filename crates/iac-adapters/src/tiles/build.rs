@@ -358,6 +358,7 @@ impl TilePackBuilder {
             |_| cost,
             |(row, item)| Ok(self.encode(&records, &sources, &encoder, &plan, row, item)),
             |encoded| {
+                let encoded = encoded.map_err(|error| listed(manifest, writer.rows(), error));
                 let emitted = encoded.and_then(|encoded| {
                     kinds.add(encoded.kind);
                     if let Some(journal) = &mut journal {

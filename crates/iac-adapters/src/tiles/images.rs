@@ -38,19 +38,16 @@ impl TilePackBuilder {
                     if record.tile_id != records.id(row) {
                         return Err(changed(sources.manifest));
                     }
-                    let info = sources.reader.probe(&path, row);
-                    Ok((path, info.map_err(|error| listed(sources.manifest, row, error))?))
+                    let info = sources.reader.probe(&path, row)?;
+                    Ok((path, info))
                 }))
             },
             |looked| {
                 let row = found.rows;
-                let added = looked.and_then(|(path, info)| {
-                    let added = found.add(self, &path, info);
-                    added.map_err(|error| listed(sources.manifest, row, error))
-                });
+                let added = looked.and_then(|(path, info)| found.add(self, &path, info));
                 task.advance(1);
                 added.map_err(|error| {
-                    failure = Some(error);
+                    failure = Some(listed(sources.manifest, row, error));
                     OpsError::Cancelled
                 })
             },
@@ -78,44 +75,32 @@ impl TilePackBuilder {
         if record.tile_id != records.id(row) {
             return Err(changed(sources.manifest));
         }
-        let encoded = self.encode_file(sources, encoder, plan, row, &path);
-        encoded.map_err(|error| listed(sources.manifest, row, error))
-    }
-
-    fn encode_file(
-        &self,
-        sources: &Sources<'_>,
-        encoder: &Encoder,
-        plan: &Plan,
-        row: u64,
-        path: &Path,
-    ) -> Result<Encoded> {
         // Before the content: a change in between makes the journal's entry useless, not wrong.
-        let stamp = FileStamp::of(path)?;
+        let stamp = FileStamp::of(&path)?;
         let codec = match encoder {
             Encoder::Jxl(codec) => codec,
             Encoder::KeptJpeg | Encoder::Stored => {
-                let payload = sources.reader.bytes(path, row)?;
+                let payload = sources.reader.bytes(&path, row)?;
                 return Ok(Encoded { payload, stamp, kind: None });
             }
         };
         #[cfg(feature = "jxl")]
         if self.jpeg == JpegSources::Transcode
-            && sources.reader.probe(path, row)?.format == Format::Jpeg
+            && sources.reader.probe(&path, row)?.format == Format::Jpeg
         {
-            let payload = self.transcode(path, row, sources)?;
+            let payload = self.transcode(&path, row, sources)?;
             let kind = codec
                 .image_info(&payload)
                 .ok()
                 .map(|info| (info.shape.channels(), info.sample_type));
             return Ok(Encoded { payload, stamp, kind });
         }
-        let image = sources.reader.load(path, row)?;
+        let image = sources.reader.load(&path, row)?;
         let shape = image.shape();
         let size = TileSize { width: shape.width(), height: shape.height() };
         let expected = plan.size_of(row);
         if expected.is_some_and(|expected| expected != size) {
-            return Err(source_error(path, row, ErrorKind::Io, "changed while it was packed"));
+            return Err(source_error(&path, row, ErrorKind::Io, "changed while it was packed"));
         }
         let payload = codec.encode_image(&image.as_view()).map_err(|source| {
             AdapterError::Codec { path: path.display().to_string(), row: Some(row), source }
@@ -260,9 +245,14 @@ impl Sources<'_> {
     }
 }
 
-/// Says at which line of the manifest the record stands that an error is about.
+/// Says at which line of the manifest the record stands that an error is about. One about the
+/// manifest itself stays as it is.
+///
+/// This reads the manifest again up to that line, so it is for the one error that ends a build.
 pub(super) fn listed(manifest: &Path, row: u64, source: AdapterError) -> AdapterError {
-    // Lines are not kept: most manifests are read without an error.
+    if source.path() == Some(manifest) {
+        return source;
+    }
     let line = ManifestReader::open(manifest).ok().and_then(|mut records| {
         records.nth(usize::try_from(row).ok()?)?.ok()?;
         Some(records.line())
